@@ -1,0 +1,82 @@
+// wgmma on a real GPU: D[64][N] (+)= A[64][16] * B[16][N] over one warpgroup, FP32 accumulate.
+#pragma once
+#include "common/ptx/cuda.h"
+
+namespace ptx {
+
+enum class Major { k, mn };  // which index of an operand is contiguous in shared memory
+
+// acc[REGS = N / 2]: register 4 * j + i of thread t holds row 16 * (t / 32) + t % 32 / 4 + 8 * (i / 2),
+// column 8 * j + 2 * (t % 4) + i % 2. `scale_d` 0 overwrites acc, 1 adds to it.
+// A and B by matrix descriptors in shared memory (PTX "Matrix Descriptor").
+#define R8(i)                                                                                \
+  "+f"(acc[i]), "+f"(acc[i + 1]), "+f"(acc[i + 2]), "+f"(acc[i + 3]), "+f"(acc[i + 4]),      \
+      "+f"(acc[i + 5]), "+f"(acc[i + 6]), "+f"(acc[i + 7])
+#define R32(i) R8(i), R8(i + 8), R8(i + 16), R8(i + 24)
+
+template <Major MAJOR_A, Major MAJOR_B>
+PTX_FN void wgmma_m64n64k16_f16(float (&acc)[32], uint64_t desc_a, uint64_t desc_b, int scale_d) {
+  asm volatile(
+      "{ .reg .pred p; setp.ne.b32 p, %34, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "
+      "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+      "}, %32, %33, p, 1, 1, %35, %36; }"
+      : R32(0)
+      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
+      : "memory");
+}
+template <Major MAJOR_A, Major MAJOR_B>
+PTX_FN void wgmma_m64n128k16_f16(float (&acc)[64], uint64_t desc_a, uint64_t desc_b, int scale_d) {
+  asm volatile(
+      "{ .reg .pred p; setp.ne.b32 p, %66, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "
+      "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, "
+      "%34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, "
+      "%50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+      "}, %64, %65, p, 1, 1, %67, %68; }"
+      : R32(0), R32(32)
+      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
+      : "memory");
+}
+template <Major MAJOR_A, Major MAJOR_B>
+PTX_FN void wgmma_m64n192k16_f16(float (&acc)[96], uint64_t desc_a, uint64_t desc_b, int scale_d) {
+  asm volatile(
+      "{ .reg .pred p; setp.ne.b32 p, %98, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n192k16.f32.f16.f16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "
+      "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, "
+      "%34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, "
+      "%50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, "
+      "%66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, "
+      "%82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+      "}, %96, %97, p, 1, 1, %99, %100; }"
+      : R32(0), R32(32), R32(64)
+      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
+      : "memory");
+}
+template <Major MAJOR_A, Major MAJOR_B>
+PTX_FN void wgmma_m64n256k16_f16(float (&acc)[128], uint64_t desc_a, uint64_t desc_b, int scale_d) {
+  asm volatile(
+      "{ .reg .pred p; setp.ne.b32 p, %130, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "
+      "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, "
+      "%34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, "
+      "%50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, "
+      "%66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, "
+      "%82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, "
+      "%98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
+      "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, "
+      "%125, %126, %127"
+      "}, %128, %129, p, 1, 1, %131, %132; }"
+      : R32(0), R32(32), R32(64), R32(96)
+      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
+      : "memory");
+}
+
+#undef R32
+#undef R8
+
+}  // namespace ptx
