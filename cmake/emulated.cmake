@@ -1,0 +1,58 @@
+# The emulated device: g++ and Boost.Context, no CUDA toolkit.
+if(NOT CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  message(FATAL_ERROR "the emulated device is built with g++ 11 or later, not ${CMAKE_CXX_COMPILER_ID}")
+endif()
+find_package(Boost REQUIRED COMPONENTS context)
+
+add_compile_definitions(LADDER_EMULATED)
+# Kernels are compiled for ThreadSanitizer but linked without its runtime: the emulator defines
+# the hooks, and so sees every plain load and store. Whole-struct accesses stay whole.
+set(kernel_flags -fsanitize=thread -fno-tree-sra -fno-pie -g -Wno-tsan -Wno-unknown-pragmas
+                 -Wno-attributes -Wno-psabi)
+
+file(GLOB emulator_sources CONFIGURE_DEPENDS common/emulator/*.cpp)
+file(GLOB harness_sources CONFIGURE_DEPENDS common/harness/*.cpp)
+list(FILTER harness_sources EXCLUDE REGEX "/main\\.cpp$")
+add_library(harness OBJECT ${emulator_sources} ${harness_sources})
+target_compile_options(harness PRIVATE -g -fno-pie)
+target_link_libraries(harness PUBLIC Boost::context Threads::Threads ${CMAKE_DL_LIBS})
+target_link_options(harness PUBLIC -no-pie)
+
+function(add_step_object id file arch)
+  file(STRINGS "${file}" gpu_only REGEX "^// gpu-only" LIMIT_COUNT 1)
+  if(gpu_only)
+    message(STATUS "${id} is GPU-only: not built for the emulated device")
+    return()
+  endif()
+  set(source "${CMAKE_BINARY_DIR}/kernels/${id}.cpp")  # g++ would take a .cu for a linker script
+  file(CONFIGURE OUTPUT "${source}" CONTENT "#include \"${file}\"\n" @ONLY)
+  add_library(step_${id} OBJECT "${source}")
+  target_compile_options(step_${id} PRIVATE ${kernel_flags})
+  target_compile_definitions(step_${id} PRIVATE STEP_ID="${id}")
+endfunction()
+
+function(add_step_program id base arch unit)
+  add_executable(${id} common/harness/main.cpp $<TARGET_OBJECTS:step_${id}>)
+  target_compile_definitions(${id} PRIVATE LADDER_STEP="${id}" LADDER_BASE="${base}"
+                                           LADDER_ARCH="${arch}" LADDER_UNIT="${unit}")
+  target_compile_options(${id} PRIVATE -fno-pie)
+  target_link_libraries(${id} PRIVATE harness)
+endfunction()
+
+# tests/harness_*.cpp: the checker and the statistics; tests/emulator_*.cpp hold kernels.
+function(add_ladder_tests)
+  include(cmake/catch2.cmake)
+  foreach(suite harness emulator)
+    file(GLOB sources CONFIGURE_DEPENDS tests/${suite}_*.cpp)
+    if(sources)
+      add_executable(${suite}_tests ${sources})
+      target_sources(${suite}_tests PRIVATE tests/catch_main.cpp)
+      target_compile_options(${suite}_tests PRIVATE -fno-pie)
+      if(suite STREQUAL emulator)
+        set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS "${kernel_flags}")
+      endif()
+      target_link_libraries(${suite}_tests PRIVATE harness catch2)
+      add_test(NAME ${suite}_tests COMMAND ${suite}_tests)
+    endif()
+  endforeach()
+endfunction()

@@ -1,0 +1,93 @@
+# The real device: nvcc, cuBLAS, Google Benchmark.
+enable_language(CUDA)
+find_package(CUDAToolkit 12.3 REQUIRED)
+find_package(benchmark REQUIRED)
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+
+if(NOT LADDER_ARCHS)
+  execute_process(
+    COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
+    OUTPUT_VARIABLE found OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
+  if(failed OR NOT found MATCHES "^[0-9]")
+    set(found "7.5\n8.0\n9.0")
+  endif()
+  string(REPLACE "." "" found "${found}")
+  string(REGEX MATCHALL "[0-9]+" found "${found}")
+  list(REMOVE_DUPLICATES found)
+  set(LADDER_ARCHS "${found}" CACHE STRING "" FORCE)
+endif()
+message(STATUS "Building for compute capability ${LADDER_ARCHS}")
+
+set(CMAKE_CUDA_STANDARD 17)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+set(CMAKE_CUDA_ARCHITECTURES OFF)  # named by -gencode below: CMake 3.22 does not know 90a
+set(CMAKE_CUDA_FLAGS_RELEASE "-O3")
+# What ptxas says is kept, and a spill or a serialised wgmma fails the build.
+set(CMAKE_CUDA_COMPILER_LAUNCHER "${Python3_EXECUTABLE};${PROJECT_SOURCE_DIR}/tools/ptxas_guard.py")
+
+# archs_of(LINE VARIABLE): which of LADDER_ARCHS a step with `// arch: LINE` is built for.
+function(archs_of line variable)
+  set(archs "")
+  string(REGEX MATCH "[0-9]+" least "${line}")
+  foreach(arch IN LISTS LADDER_ARCHS)
+    if((line MATCHES "\\+$" AND arch GREATER_EQUAL least) OR (line MATCHES "a$" AND arch EQUAL least))
+      list(APPEND archs ${arch})
+    endif()
+  endforeach()
+  set(${variable} ${archs} PARENT_SCOPE)
+endfunction()
+
+# gencode(TARGET ARCHS...): machine code for these alone; 90 means 90a, where wgmma exists.
+function(gencode target)
+  foreach(arch IN LISTS ARGN)
+    string(REGEX REPLACE "^90$" "90a" arch ${arch})
+    target_compile_options(
+      ${target} PRIVATE
+      "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-gencode arch=compute_${arch},code=sm_${arch}>")
+  endforeach()
+  target_compile_options(
+    ${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Xptxas -v -lineinfo -Xcompiler=-Wall>")
+endfunction()
+
+file(GLOB harness_sources CONFIGURE_DEPENDS common/harness/*.cpp common/harness/*.cu)
+list(FILTER harness_sources EXCLUDE REGEX "/main\\.cpp$")
+add_library(harness OBJECT ${harness_sources})
+gencode(harness ${LADDER_ARCHS})
+target_link_libraries(harness PUBLIC CUDA::cudart_static CUDA::cublas CUDA::cublasLt
+                                     benchmark::benchmark Threads::Threads ${CMAKE_DL_LIBS})
+if(CMAKE_BUILD_TYPE STREQUAL Debug)
+  target_compile_definitions(harness PUBLIC LADDER_DEBUG_BUILD)
+endif()
+
+function(add_step_object id file arch)
+  archs_of("${arch}" archs)
+  if(NOT archs)
+    message(STATUS "${id} needs ${arch}: not built for ${LADDER_ARCHS}")
+    return()
+  endif()
+  add_library(step_${id} OBJECT "${file}")
+  gencode(step_${id} ${archs})
+  target_compile_definitions(step_${id} PRIVATE STEP_ID="${id}")
+endfunction()
+
+function(add_step_program id base arch unit)
+  add_executable(${id} common/harness/main.cpp $<TARGET_OBJECTS:step_${id}>)
+  if(TARGET step_${base})
+    target_sources(${id} PRIVATE $<TARGET_OBJECTS:step_${base}>)
+  endif()
+  target_compile_definitions(${id} PRIVATE LADDER_STEP="${id}" LADDER_BASE="${base}"
+                                           LADDER_ARCH="${arch}" LADDER_UNIT="${unit}")
+  target_link_libraries(${id} PRIVATE harness)
+endfunction()
+
+# Tests that need a GPU: tests/gpu_*.cu, one program. Run by `./ladder test` where there is one.
+function(add_ladder_tests)
+  file(GLOB sources CONFIGURE_DEPENDS tests/gpu_*.cu)
+  if(sources)
+    include(cmake/catch2.cmake)
+    add_executable(gpu_tests ${sources} tests/catch_main.cpp)
+    gencode(gpu_tests ${LADDER_ARCHS})
+    target_link_libraries(gpu_tests PRIVATE harness catch2)
+    add_test(NAME gpu_tests COMMAND gpu_tests)
+  endif()
+endfunction()
