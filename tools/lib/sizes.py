@@ -1,0 +1,48 @@
+"""Sizes as the user writes them: 4096, 4096x4096x512, or several with commas."""
+import re
+
+from .term import UserError
+
+LIMIT = (1 << 31) - 1024  # of M, N and K each, as common/problem.h has it
+MAX_BYTES = 1 << 40  # A, B and C together; more than any one GPU has
+
+HOW = "write a size as 4096 or as MxNxK, 4096x4096x512"
+
+
+def parse_one(text):
+    """(M, N, K) of one size."""
+    parts = text.strip().lower().replace("×", "x").split("x")
+    if len(parts) not in (1, 3) or not all(re.fullmatch(r"[+-]?\d+", p) for p in parts):
+        raise UserError(f"'{text}' is not a size: {HOW}")
+    m, n, k = (int(p) for p in (parts * 3 if len(parts) == 1 else parts))
+    if min(m, n, k) < 1:
+        raise UserError(f"size '{text}' is not possible: M, N and K must be at least 1")
+    if max(m, n, k) > LIMIT or memory_bytes((m, n, k)) > MAX_BYTES:
+        need = memory_bytes((m, n, k)) / 2**30
+        raise UserError(f"size '{text}' is too large: A, B and C take {need:,.0f} GiB, "
+                        "more than any GPU has; 8192 takes 0.4 GiB")
+    return m, n, k
+
+
+def parse(text):
+    """Sizes separated by commas, in order, without repeats."""
+    return list(dict.fromkeys(parse_one(part) for part in str(text).split(",")))
+
+
+def text(size):
+    return "x".join(str(x) for x in size)
+
+
+def short(size):
+    """4096 for a cube, MxNxK otherwise."""
+    return str(size[0]) if len(set(size)) == 1 else text(size)
+
+
+def memory_bytes(size):
+    m, n, k = size
+    return 2 * (m * k + k * n + m * n)
+
+
+def flops(size):
+    m, n, k = size
+    return 2 * m * n * k

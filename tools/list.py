@@ -1,0 +1,23 @@
+"""List the steps: number, idea, which GPUs run it, what it builds on.
+
+  ./ladder list            all of them
+  ./ladder list 07-12      some
+"""
+from .lib import steps, term
+
+
+def arguments(parser):
+    parser.add_argument("steps", nargs="*", default=["all"], metavar="STEP")
+
+
+def main(args):
+    chosen = steps.select(args.steps)
+    width = max(len(step.id) for step in chosen)
+    for step in chosen:
+        term.say(f"{step.id:<{width}}  {step.arch:<4} {step.unit:<9}"
+                 f"{term.clip(step.idea, max(20, 79 - width - 15))}")
+    if term.is_terminal():
+        term.say("\nthe second column is the compute capability it needs: 75+ Turing and newer, 80+ "
+                 "Ampere,\n90+ Hopper, 90a Hopper only; the third the unit that multiplies",
+                 term.DIM)
+    return 0
