@@ -1,0 +1,124 @@
+"""Builds the steps asked for, and only those; a step that does not build is a reason, not an end."""
+import hashlib
+import json
+import os
+import re
+from pathlib import Path
+
+from . import child, files, paths, steps, term
+from .term import UserError
+
+
+def bin_dir():
+    """Tests put stand-ins for the programs here."""
+    return os.environ.get("LADDER_BIN")
+
+
+def folder(device, extra=None, tag=""):
+    return paths.BUILD / (device + (f"-{tag}" if tag else ""))
+
+
+def program(device, step_id, where=None):
+    return Path(bin_dir() or (where or folder(device)) / "bin") / step_id
+
+
+def build(setup, device, chosen, archs=None, extra=None, tests=False, where=None, quiet=False):
+    """{step id: why it could not be built}, empty when all were. `chosen` are ids of steps;
+    `extra` is a second folder of steps (a sweep's copies)."""
+    if bin_dir():
+        return {}
+    setup.require("cmake", "ninja", "g++", *(["Google Benchmark"] if device == "gpu"
+                                             else ["Boost.Context"]))
+    if device == "gpu" and not setup.nvcc:
+        raise UserError(f"nothing can be built for a GPU here: {setup.why_no_nvcc}")
+    where = where or folder(device)
+    configure(setup, device, where, archs, extra, tests)
+    return _ninja(where, chosen, quiet)
+
+
+def configure(setup, device, where, archs=None, extra=None, tests=False):
+    """cmake, unless everything it was told is as it was."""
+    command = ["cmake", "--preset", device, "-B", str(where),
+               f"-DLADDER_TESTS={'ON' if tests else 'OFF'}",
+               f"-DLADDER_EXTRA_STEPS={extra or ''}"]
+    if device == "gpu":
+        command += [f"-DCMAKE_CUDA_COMPILER={setup.nvcc}",
+                    f"-DCUDAToolkit_ROOT={Path(setup.nvcc).parents[1]}"]
+        if archs or setup.gpu:
+            command.append(f"-DLADDER_ARCHS={';'.join(archs or [str(setup.gpu.sm)])}")
+    stamp = where / "ladder-configured"
+    told = hashlib.sha256(json.dumps(command).encode())
+    for kernel in _sources_of_configuration(extra):
+        told.update(str(kernel).encode())
+    told = told.hexdigest()
+    if (where / "build.ninja").exists() and stamp.exists() and stamp.read_text() == told:
+        return  # ninja itself runs cmake again when CMakeLists.txt or a header line changed
+    if (where / "CMakeCache.txt").exists() and not _same_compiler(where, setup, device):
+        (where / "CMakeCache.txt").unlink()
+    progress = term.Progress()
+    done = child.run(command, limit=300, cwd=paths.ROOT,
+                     tick=lambda s: progress.show(f"configuring {device}, {s:.0f} s"))
+    progress.clear()
+    if not done.ok:
+        log = where.parent / f"{where.name}-cmake.log"
+        files.write_text(log, done.out + done.err)
+        raise UserError(f"cmake: {_cmake_error(done.err)} (all its words: {paths.shown(log)})", 3)
+    files.write_text(stamp, told)
+
+
+def _same_compiler(where, setup, device):
+    cache = (where / "CMakeCache.txt").read_text(errors="replace")
+    return device != "gpu" or f"={setup.nvcc}\n" in cache
+
+
+def _sources_of_configuration(extra):
+    for root in (paths.STEPS, extra):
+        if root:
+            yield from sorted(Path(root).glob("[0-9][0-9]_*/*.cu"))
+
+
+def _cmake_error(text):
+    """What cmake says under 'CMake Error', in one line."""
+    found = re.search(r"CMake Error[^\n]*\n(.*?)(?:\n\s*\n|\Z)", text, re.S)
+    return term.clip(found[1] if found and found[1].strip() else text.strip() or "failed", 300)
+
+
+def _ninja(where, targets, quiet):
+    progress = term.Progress()
+    command = ["ninja", "-C", str(where)]
+    names = list(dict.fromkeys(targets))
+    listed = set(re.findall(r"^([\w.]+): ", child.run([*command, "-t", "targets", "all"]).out, re.M))
+    failed = {name: "is not built for this GPU" for name in names if name not in listed}
+    names = [name for name in names if name in listed]
+    if not names:
+        return failed
+
+    def tick(seconds):
+        progress.show(f"building {len(names)} program{'s' * (len(names) > 1)}, {seconds:.0f} s")
+
+    if not quiet and not term.is_terminal(term.sys.stderr) and not child.run(
+            [*command, "-n", *names]).out.rstrip().endswith("no work to do."):
+        term.note(f"building {len(names)} programs ...")
+    done = child.run([*command, "-k", "0", *names], tick=tick)
+    progress.clear()
+    files.write_text(where / "ladder-build.log", done.out + done.err)
+    if done.ok:
+        return failed
+    # Something failed: ask for each alone to learn which, and why.
+    for name in names:
+        alone = child.run([*command, name])
+        if not alone.ok:
+            failed[name] = "does not build: " + first_error(alone.out + alone.err)
+    return failed
+
+
+def first_error(text):
+    """The compiler's first complaint without the path before it."""
+    for line in text.splitlines():
+        if found := re.search(r"(?:^|[ /])([\w.]+\(\d+\)|[\w.]+:\d+(?::\d+)?):\s*(?:fatal )?error:?\s*"
+                              r"(?:#[\w-]+: )?(.*)", line):
+            return term.clip(f"{found[1]}: {found[2]}", 300)
+    for line in text.splitlines():
+        if "error" in line.lower() and not line.startswith(("FAILED", "ninja:", "[")):
+            return term.clip(re.sub(r"^.*?error\s*:\s*", "", line), 300)
+    return term.clip(text.strip().splitlines()[-1] if text.strip() else "no word why", 300)

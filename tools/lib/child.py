@@ -1,0 +1,100 @@
+"""Child processes: each in its own process group, with a time limit, and never left behind."""
+import ctypes
+import os
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+
+PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass
+class Result:
+    code: int  # as the shell has it: 128 + signal for a child that was killed
+    out: str
+    err: str
+    timed_out: bool = False
+    seconds: float = 0.0
+
+    @property
+    def ok(self):
+        return self.code == 0 and not self.timed_out
+
+
+def _die_with_parent():
+    """Runs in the child before exec: if ./ladder is killed outright, the kernel ends the child."""
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def run(command, limit=None, cwd=None, env=None, tick=None, show=False):
+    """Runs `command` to its end or to `limit` seconds. `tick(seconds)` is called about five times
+    a second. With `show`, its output goes to the terminal instead of the result."""
+    started = time.monotonic()
+    pipe = None if show else subprocess.PIPE
+    process = subprocess.Popen([str(c) for c in command], stdin=subprocess.DEVNULL, stdout=pipe,
+                               stderr=pipe, cwd=cwd, text=True, errors="replace",
+                               env={**os.environ, **(env or {})}, start_new_session=True,
+                               preexec_fn=_die_with_parent)
+    timed_out = False
+    try:
+        while True:
+            try:
+                out, err = process.communicate(timeout=0.2)
+                break
+            except subprocess.TimeoutExpired:
+                seconds = time.monotonic() - started
+                if limit and seconds > limit:
+                    timed_out = True
+                    kill(process)
+                    out, err = process.communicate()
+                    break
+                if tick:
+                    tick(seconds)
+    except BaseException:  # Ctrl-C too: nothing may outlive this call
+        kill(process)
+        raise
+    finally:
+        kill_group(process)  # grandchildren that it left
+    code = process.returncode
+    return Result(128 - code if code < 0 else code, out or "", err or "", timed_out,
+                  time.monotonic() - started)
+
+
+def kill_group(process):
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def kill(process):
+    kill_group(process)
+    try:
+        process.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        pass  # stuck in the driver; it ends when the driver lets go
+
+
+def why(result, limit=None):
+    """One line for a child that did not end well."""
+    if result.timed_out:
+        return f"no result after {limit:.0f} s (a hang?), ended"
+    if result.code > 128:
+        try:
+            name = signal.Signals(result.code - 128).name
+        except ValueError:
+            name = f"signal {result.code - 128}"
+        words = {"SIGSEGV": "crashed", "SIGABRT": "aborted", "SIGKILL": "was killed (out of memory?)"}
+        return f"{words.get(name, 'ended')} ({name})" + _tail(result.err, ": ")
+    return _tail(result.err) or _tail(result.out) or f"exit code {result.code} without a word"
+
+
+def _tail(text, before=""):
+    """The line that tells: the first with 'error:', else the last that is not empty."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for line in lines:
+        if "error: " in line:
+            return before + line.split("error: ", 1)[1]
+    return before + lines[-1] if lines else ""
