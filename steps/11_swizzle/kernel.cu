@@ -91,12 +91,12 @@ __global__ void __launch_bounds__(NUM_THREADS)
     ptx::cp_async_wait_group<1>();  // all but the newest group have landed: this tile is there,
     __syncthreads();                // and with this everyone's part of it
 #pragma unroll
-    for (int k_inner = 0; k_inner < BLOCK_K; k_inner += MMA_K) {
+    for (int k_inner = 0; k_inner < BLOCK_K / MMA_K; ++k_inner) {
       uint32_t frag_a[WARP_M / MMA_M][4], frag_b[WARP_N / MMA_N / 2][2][2];
       for (int i = 0; i < WARP_M / MMA_M; ++i)
-        load_fragment_a(frag_a[i], smem_a[stage], warp_m + i * MMA_M, k_inner);
+        load_fragment_a(frag_a[i], smem_a[stage], warp_m + i * MMA_M, k_inner * MMA_K);
       for (int j = 0; j < WARP_N / MMA_N; j += 2)
-        load_fragments_b(frag_b[j / 2], smem_b[stage], k_inner, warp_n + j * MMA_N);
+        load_fragments_b(frag_b[j / 2], smem_b[stage], k_inner * MMA_K, warp_n + j * MMA_N);
       for (int i = 0; i < WARP_M / MMA_M; ++i)
         for (int j = 0; j < WARP_N / MMA_N; ++j)
           ptx::mma_m16n8k16_f16(acc[i][j], frag_a[i], frag_b[j / 2][j % 2]);

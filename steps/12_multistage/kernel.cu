@@ -27,7 +27,7 @@ struct SharedStorage {
   alignas(128) half a[NUM_STAGES][BLOCK_M * BLOCK_K];  // [BLOCK_M][BLOCK_K]
   alignas(128) half b[NUM_STAGES][BLOCK_K * BLOCK_N];  // [BLOCK_K][BLOCK_N]
 };
-static_assert(sizeof(SharedStorage) <= 101376, "must fit the shared memory of every GPU from sm_80");
+static_assert(sizeof(SharedStorage) <= 101376, "must fit every GPU from sm_80 on");
 
 // Where element (row, col) of a tile with rows of COLS elements lies in shared memory: chunk c of
 // 16 bytes goes to place c ^ row, so that 8 rows of one column of chunks lie in 8 different places
@@ -102,12 +102,12 @@ __global__ void __launch_bounds__(NUM_THREADS)
     __syncthreads();  // and with this everyone's; also, all have read the tile before this one,
     load_stage(ahead % NUM_STAGES, ahead);  // whose buffer is filled anew
 #pragma unroll
-    for (int k_inner = 0; k_inner < BLOCK_K; k_inner += MMA_K) {
+    for (int k_inner = 0; k_inner < BLOCK_K / MMA_K; ++k_inner) {
       uint32_t frag_a[WARP_M / MMA_M][4], frag_b[WARP_N / MMA_N / 2][2][2];
       for (int i = 0; i < WARP_M / MMA_M; ++i)
-        load_fragment_a(frag_a[i], smem.a[stage], warp_m + i * MMA_M, k_inner);
+        load_fragment_a(frag_a[i], smem.a[stage], warp_m + i * MMA_M, k_inner * MMA_K);
       for (int j = 0; j < WARP_N / MMA_N; j += 2)
-        load_fragments_b(frag_b[j / 2], smem.b[stage], k_inner, warp_n + j * MMA_N);
+        load_fragments_b(frag_b[j / 2], smem.b[stage], k_inner * MMA_K, warp_n + j * MMA_N);
       for (int i = 0; i < WARP_M / MMA_M; ++i)
         for (int j = 0; j < WARP_N / MMA_N; ++j)
           ptx::mma_m16n8k16_f16(acc[i][j], frag_a[i], frag_b[j / 2][j % 2]);
