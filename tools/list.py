@@ -3,6 +3,8 @@
   ./ladder list            all of them
   ./ladder list 07-12      some
 """
+import shutil
+
 from .lib import steps, term
 
 
@@ -13,9 +15,10 @@ def arguments(parser):
 def main(args):
     chosen = steps.select(args.steps)
     width = max(len(step.id) for step in chosen)
+    columns = shutil.get_terminal_size((80, 24)).columns if term.is_terminal() else 1000
     for step in chosen:
         term.say(f"{step.id:<{width}}  {step.arch:<4} {step.unit:<9}"
-                 f"{term.clip(step.idea, max(20, 79 - width - 15))}")
+                 f"{term.clip(step.idea, max(20, columns - width - 16))}")
     if term.is_terminal():
         term.say("\nthe second column is the compute capability it needs: 75+ Turing and newer, 80+ "
                  "Ampere,\n90+ Hopper, 90a Hopper only; the third the unit that multiplies",

@@ -34,13 +34,12 @@ def complaints(text):
 
 
 def short(mangled):
-    """gemm_kernel of _ZN37_INTERNAL_..._11gemm_kernelE...: the last name that its length fits."""
-    names = []
-    for found in re.finditer(r"(?<!\d)(\d+)(?=[A-Za-z_])", mangled):
-        name = mangled[found.end():found.end() + int(found[1])]
-        if len(name) == int(found[1]) and not name.startswith(("_INTERNAL", "_GLOBAL")):
-            names.append(name)
-    return names[-1] if names else mangled
+    """gemm_kernel of _ZN37_INTERNAL_...11gemm_kernelEPK6__half: the last part of the name."""
+    rest, name = re.sub(r"^_ZN?", "", mangled), mangled
+    while found := re.match(r"\d+", rest):
+        length = int(found[0])
+        name, rest = rest[found.end():found.end() + length], rest[found.end() + length:]
+    return name
 
 
 def main(command):

@@ -38,7 +38,7 @@ def commands():
 
 def doc(name):
     tree = ast.parse((TOOLS / f"{name}.py").read_text(encoding="utf-8"))
-    return ast.get_docstring(tree) or ""
+    return ast.get_docstring(tree, clean=False) or ""
 
 
 def usage():
@@ -96,4 +96,9 @@ def _dispatch(argv):
     module = importlib.import_module(f"tools.{name}")
     options = parser(name)
     module.arguments(options)
-    return module.main(options.parse_args(rest)) or 0
+    # Flags for a program behind the command, like Google Benchmark's, are passed on unread.
+    prefix = getattr(module, "PASS_ON", None)
+    passed_on = [word for word in rest if prefix and word.startswith(prefix)]
+    args = options.parse_args([word for word in rest if word not in passed_on])
+    args.passed_on = passed_on
+    return module.main(args) or 0

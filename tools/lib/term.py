@@ -1,6 +1,7 @@
 """Words for a person: errors in one line, colour on a terminal only, tables, progress."""
 import os
 import sys
+import textwrap
 
 GREEN, RED, YELLOW, DIM, BOLD = "32", "31", "33", "2", "1"
 
@@ -88,7 +89,10 @@ class Table:
     def failed(self, name, reason):
         """A row that has no numbers, only the reason."""
         width = self.columns[0][1]
-        say(f"{clip(name, width).ljust(width)} {clip(reason, 79 - width)}", RED)
+        lines = textwrap.wrap(one_line(reason), 79 - width) or [""]
+        say(f"{clip(name, width).ljust(width)} {lines[0]}", RED)
+        for line in lines[1:]:
+            say(" " * (width + 1) + line, RED)
 
 
 def number(value, digits=1):

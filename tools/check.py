@@ -1,0 +1,58 @@
+"""Check that steps compute the right product, on the GPU or the emulated device.
+
+  ./ladder check                               every step, at its own list of awkward shapes
+  ./ladder check 06 --sizes 100x77x33          one shape
+  ./ladder check 19 --device emulated --seed 7 another schedule of the emulated device
+
+Inputs are small integers (compared exactly) and random normals (compared with a bound from K).
+On the emulated device races, hazards and deadlocks are reported too, and counters shown.
+"""
+from .lib import build, emulated, lock, measure, options, session, setup, sizes, steps, term
+
+
+def arguments(parser):
+    options.add_steps(parser)
+    options.add_sizes(parser, None)
+    options.add_device(parser)
+    options.add_limit(parser)
+    parser.add_argument("--seed", type=int, help="of the inputs and, emulated, of the schedule")
+
+
+def main(args):
+    chosen = steps.select(args.steps)
+    size_list = sizes.parse(args.sizes) if args.sizes else []
+    if args.device == "gpu":
+        options.need_gpu()
+    ready = setup.ready()
+    if options.choose_device(args.device, ready) == "emulated":
+        return emulated.check(ready, chosen, size_list, args.seed, args.time_limit, suite=True)
+    fit, unfit = options.supported(chosen, ready.gpu)
+    session.offer_emulated(unfit)
+    failed = build.build(ready, "gpu", [s.id for s in fit])
+    wrong = []
+    table = term.Table([("step", 28), ("shapes", 6), ("right", 6), ("largest error / bound", 24)])
+    with lock.gpu(ready.gpu.uuid):
+        table.header()
+        for step in fit:
+            reason = failed.get(step.id)
+            outcome = None if reason else measure.check(
+                step, "gpu", size_list, args.seed, progress=term.Progress(), limit=args.time_limit)
+            if reason or not outcome.ok:
+                wrong.append(step.id)
+                table.failed(step.id, reason or outcome.reason)
+                continue
+            checks = outcome.data.get("checks", [])
+            table.row([step.id, len(checks), sum(bool(c.get("ok", True)) for c in checks),
+                       worst(checks)])
+    if wrong:
+        term.error(f"{len(wrong)} of {len(fit)} not right: {', '.join(wrong)}")
+    return 1 if wrong else 0
+
+
+def worst(checks):
+    """The check nearest to its bound."""
+    near = [(c["max_error"] / c["bound"], c) for c in checks if c.get("bound")]
+    if not near:
+        return "exact"
+    _, check = max(near, key=lambda pair: pair[0])
+    return f"{check['max_error']:.3g} / {check['bound']:.3g}"

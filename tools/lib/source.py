@@ -1,0 +1,24 @@
+"""Which commit is measured."""
+import subprocess
+
+from . import paths
+
+
+def git(*arguments):
+    try:
+        done = subprocess.run(["git", *arguments], cwd=paths.ROOT, capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL)
+    except OSError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def state():
+    """(commit, dirty); ("unknown", True) where there is no repository. Only what is built and
+    measured counts: an edited README does not make a measurement dirty."""
+    commit = git("rev-parse", "--short=12", "HEAD")
+    if not commit:
+        return "unknown", True
+    changed = git("status", "--porcelain", "--", "steps/*.cu", "steps/*.h", "common",
+                  "CMakeLists.txt", "CMakePresets.json", "cmake")
+    return commit, bool(changed)

@@ -1,0 +1,50 @@
+"""Draw plots of measured or recorded results.
+
+  ./ladder plot                                   out/results.json of the last run, else recorded
+  ./ladder plot plots/results/nvidia-h200.json    a recorded run
+  ./ladder plot FILE --kind sizes                 TFLOPS over size
+
+Kinds: ladder (percent of peak for each step, with cuBLAS, the measured ceilings and the datasheet)
+and sizes. PNG and SVG, into out/.
+"""
+from pathlib import Path
+
+from .lib import files, paths, plots, results, setup, sizes, term
+
+
+def arguments(parser):
+    parser.add_argument("file", nargs="*", type=Path)
+    parser.add_argument("--kind", choices=("ladder", "sizes"), help="default: both")
+    parser.add_argument("--sizes", "--size", help="of the file's sizes, only these")
+    parser.add_argument("-o", "--out", default="out", metavar="FOLDER")
+
+
+def main(args):
+    chosen = args.file or _default()
+    loaded = {file: results.load(file) for file in chosen}  # every complaint before any picture
+    size_list = sizes.parse(args.sizes) if args.sizes else None
+    for file, found in loaded.items():
+        for size in size_list or []:
+            if size not in found.sizes():
+                raise term.UserError(f"{paths.shown(file)} has no rows at {sizes.text(size)}, only "
+                                     f"at {', '.join(map(sizes.short, found.sizes()))}")
+    files.writable_folder(args.out)
+    ready = setup.ready()
+    if not ready.plot_python:
+        raise term.UserError("plots need matplotlib: apt-get install python3-matplotlib")
+    for file in chosen:
+        recorded = paths.RECORDED in file.resolve().parents
+        extra = ["--sizes", args.sizes] if args.sizes else []
+        made = plots.draw(ready, file, args.out, [args.kind] if args.kind else ("ladder", "sizes"),
+                          recorded, extra)
+        for picture in made:
+            term.say(paths.shown(picture))
+    return 0
+
+
+def _default():
+    last = paths.OUT / "results.json"
+    found = [last] if last.is_file() else sorted(paths.RECORDED.glob("*.json"))
+    if not found:
+        raise term.UserError("nothing to plot yet: ./ladder run measures, or name a result file")
+    return found
