@@ -1,5 +1,8 @@
 // The one header that a step's kernel.cu includes.
 #pragma once
+#include <algorithm>
+#include <memory>
+
 #include "common/gpu/gpu.h"
 #include "common/problem.h"
 #include "common/ptx/ptx.h"

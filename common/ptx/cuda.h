@@ -111,6 +111,15 @@ PTX_FN void mma_m16n8k16_bf16(float (&d)[4], const uint32_t (&a)[4], const uint3
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
+// ---- conversion (PTX "cvt") ---------------------------------------------------------------------
+
+/// Two FP32 as a pair of FP16, rounded to nearest even; `lo` in the lower half.
+PTX_FN uint32_t cvt_f16x2(float lo, float hi) {
+  uint32_t pair;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(hi), "f"(lo));
+  return pair;
+}
+
 // ---- named barriers (PTX "barrier") ------------------------------------------------------------
 
 /// Waits until `threads` threads of the CTA (a multiple of 32) have arrived at barrier `id`, 0-15;
@@ -261,6 +270,12 @@ PTX_FN void wgmma_wait_group(float (&acc)[REGS]) {
   wgmma_wait_group<N>();
 #pragma unroll
   for (int i = 0; i < REGS; ++i) asm volatile("" : "+f"(acc[i])::"memory");
+}
+template <int N, int TILES, int REGS>
+PTX_FN void wgmma_wait_group(float (&acc)[TILES][REGS]) {
+  wgmma_wait_group<N>();
+#pragma unroll
+  for (int i = 0; i < TILES * REGS; ++i) asm volatile("" : "+f"(acc[i / REGS][i % REGS])::"memory");
 }
 /// Takes registers from the pool of the CTA, or gives them back; the whole warpgroup. 24-256, in 8s.
 template <int REGS>
