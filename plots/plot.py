@@ -96,8 +96,9 @@ def ladder(data, size_list, regimes, recorded):
         data.value(s, z, r, "pct_peak") is not None for z in size_list for r in regimes)]
     if not steps:
         raise UserError("the file has no measured steps to draw")
+    height = 4.3 if len(steps) <= 12 else 5.3  # of a panel; many names stand steeper
     width = min(11.5, max(8.0, 4.2 + 0.27 * len(steps)))
-    figure, axes = plt.subplots(len(size_list), 1, figsize=(width, 0.9 + 4.3 * len(size_list)),
+    figure, axes = plt.subplots(len(size_list), 1, figsize=(width, 0.9 + height * len(size_list)),
                                 squeeze=False, layout="constrained")
     for axis, size in zip(axes[:, 0], size_list):
         _ladder_panel(axis, data, size, regimes, steps)
@@ -130,7 +131,7 @@ def _ladder_panel(axis, data, size, regimes, steps):
                   zorder=4, **styles[regime])
     _times_before(axis, data, size, regimes, steps, many)
     _reference_lines(axis, data, size, regimes)
-    axis.legend(loc="upper left", frameon=True, framealpha=0.9, edgecolor="none", fontsize=8.5,
+    axis.legend(loc="lower right" if many else "center left", frameon=True, framealpha=0.9, edgecolor="none", fontsize=8.5,
                 ncols=2, title="× = faster than the step before", title_fontsize=8,
                 alignment="left")
 
@@ -211,6 +212,7 @@ def over_sizes(data, size_list, regimes, recorded):
             name = "cuBLAS best" if subject == "cublas_best" else subject
             ends.append((points[-1][1], f"{name} {points[-1][1]:.3g}", style["color"], points[-1][0]))
         axis.set_yscale("log")
+        axis.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
         axis.set_xticks(range(len(size_list)))
         axis.set_xticklabels([sizes.short(z) for z in size_list], rotation=25, ha="right",
                              rotation_mode="anchor")

@@ -25,9 +25,8 @@ def check(setup, chosen, size_list=None, seed=None, limit=None, suite=False, whe
             table.failed(step.id, reason)
             _tell_report(outcome)
             continue
-        for check_ in outcome.data.get("checks", []):
-            table.row([step.id, check_.get("size", ""), "yes" if check_.get("ok", True) else "NO",
-                       *counters(check_.get("counters") or {})])
+        for size, _, _, found in measure.shapes(outcome):
+            table.row([step.id, size, "yes", *cells(found)])
     term.say(LEGEND, term.DIM)
     if wrong:
         term.error(f"{len(wrong)} of {len(chosen)} not right: {', '.join(wrong)}")
@@ -61,7 +60,7 @@ def _tell_report(outcome):
             term.say(f"    ... {len(lines) - 40} more lines")
 
 
-def counters(c):
+def cells(c):
     """The cells of the table from a step's counters; a dash where there is none."""
     def ratio(a, b, scale=1.0, less=0.0):
         return None if not c.get(b) or c.get(a) is None else scale * (c[a] / c[b] - less)

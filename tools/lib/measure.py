@@ -51,7 +51,7 @@ def call(step, device, command, limit, where=None, progress=None, words=""):
         except (OSError, ValueError):
             pass
     if not ran.ok:
-        reason = child.why(ran, limit)
+        reason = child.why(ran, limit).removeprefix(step.id + ": ")
         if kind := KIND.get(ran.code):
             reason = reason if reason.startswith(kind) else f"{kind}: {reason}"
         return Outcome(step, data, reason, ran.code == REFUSED and not ran.timed_out, ran)
@@ -92,6 +92,23 @@ def check(step, device, size_list=(), seed=None, extra=(), where=None, progress=
     # The emulated device does some 30 MFLOP/s in the slowest steps.
     limit = limit or (120 + work / 1e10 if device == "gpu" else 300 + work / 1e7)
     return call(step, device, [*command, *extra], limit, where, progress, "checking")
+
+
+def shapes(outcome):
+    """What a check says of each shape: (size, right, reason, counters)."""
+    found = []
+    for row in (outcome.data or {}).get("benchmarks", []):
+        counters = {k: v for k, v in row.items() if isinstance(v, (int, float)) and k != "right"}
+        found.append((row["name"].split("/")[1], bool(row.get("right")), row.get("reason", ""),
+                      counters))
+    return found
+
+
+def ceilings(step, regimes, commit="", dirty=True, progress=None, limit=None):
+    """The ceilings of this GPU, measured by any step's program."""
+    command = ["ceilings", "--regimes", ",".join(regimes), "--commit", commit or "unknown",
+               "--dirty", int(bool(dirty))]
+    return call(step, "gpu", command, limit or 240, None, progress, "measuring the ceilings")
 
 
 def nearest_legal(reason):

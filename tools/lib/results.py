@@ -22,6 +22,9 @@ UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 # Per row, kept when a row is recorded: rows of one file may come from different commits.
 ROW_WORDS = ("commit", "date", "unit", "base")
 REGIMES = ("burst", "sustained")
+# Of a file's context, what is kept when it is recorded; the rest is about one process.
+CONTEXT = ("gpu", "driver", "cuda", "cublas", "power_limit_w", "method", "date", "sm", "sms",
+           "peak_tflops", "commit", "dirty")
 
 
 @dataclass
@@ -297,3 +300,32 @@ def same_method(one, other):
         if str(one.get(key)) != str(other.get(key)):
             return f"{key} is {other.get(key)}, the recorded rows have {one.get(key)}"
     return ""
+
+
+def problems(results):
+    """What keeps a file out of plots/results: one line each. Used for files from elsewhere too."""
+    found = [f"its context lacks {key}" for key in ("gpu", "driver", "cuda", "method", "date")
+             if not results.context.get(key)]
+    if "synthetic" in str(results.context.get("gpu", "")).lower():
+        found.append("its numbers are synthetic")
+    if str(results.context.get("dirty", "0")).lower() not in ("0", "false", "0.0"):
+        found.append("it was measured from a tree with changes (dirty)")
+    if not any(row.is_step for row in results.rows.values()):
+        found.append("it has no row of a step")
+    for name, row in sorted(results.rows.items()):
+        if row.is_step and (row.size is None or row.regime not in REGIMES):
+            found.append(f"{name}: is not NN_idea/MxNxK/burst or /sustained")
+            continue
+        if not row.words.get("commit") or row.words["commit"] == "unknown":
+            found.append(f"{name}: has no commit")
+        if any(not (value == value and abs(value) < 1e18) for value in row.counters.values()):
+            found.append(f"{name}: has a counter that is no number")
+        peak = results.peak()
+        if row.is_step and not 0 < (row.get("tflops") or 0) < 1.2 * (peak or 1e5):
+            found.append(f"{name}: {row.get('tflops')} TFLOPS is not possible")
+        if row.is_step and row.seconds and row.get("tflops"):
+            said = sizes.flops(row.size) / row.seconds / 1e12
+            if abs(said / row.get("tflops") - 1) > 0.02:
+                found.append(f"{name}: its time says {said:.3g} TFLOPS, its counter "
+                             f"{row.get('tflops'):.3g}")
+    return found

@@ -1,7 +1,7 @@
 """Set-up of a fresh Debian or Ubuntu machine: says what is missing, installs what it may.
 
 What was found is kept in build/setup.json, so that a second start asks for nothing again.
-A driver is never installed.
+A driver is never installed. With LADDER_NO_INSTALL set, nothing is.
 """
 import json
 import os
@@ -57,8 +57,8 @@ def package_of(what):
         "matplotlib": "python3-matplotlib"}.get(what, what)
 
 
-def ready(want_gpu=None):
-    """Sets up what can be set up and returns it. `want_gpu` False: no toolkit is looked for."""
+def ready():
+    """Sets up what can be set up and returns what there is."""
     found, _ = device.gpus()
     gpu = found[0] if found else None
     stamp = _read_stamp()
@@ -101,16 +101,18 @@ def _tell_left_out(setup):
 
 def _install(gpu):
     missing = _missing()
+    may_install = not os.environ.get("LADDER_NO_INSTALL")
     if missing:
         term.note("missing: " + ", ".join(missing))
+    if missing and may_install:
         _apt([package_of(what) for what in missing])
         missing = _missing()
-    if "matplotlib" in missing and _venv_install(["matplotlib"], "matplotlib"):
+    if "matplotlib" in missing and may_install and _venv_install(["matplotlib"], "matplotlib"):
         missing = _missing()
     setup = Setup(gpu, missing=missing)
     setup.plot_python = plot_python()
     tool, setup.why_no_nvcc = device.toolkit()
-    if not tool and gpu:
+    if not tool and gpu and may_install:
         tool = _compiler_wheels()
     if tool:
         setup.nvcc, setup.cuda, setup.why_no_nvcc = tool.nvcc, tool.version, ""

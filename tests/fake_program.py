@@ -1,0 +1,78 @@
+"""Stands in for build/*/bin/NN_idea: same command line, same JSON, invented numbers. The variable
+FAKE_<step> makes it fail in one of the ways that real ones do."""
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+
+def option(words, name, default=""):
+    return words[words.index(name) + 1] if name in words else default
+
+
+def fail(words, code):
+    print(f"error: {words}", file=sys.stderr)
+    sys.exit(code)
+
+
+def bench_rows(step, size, regime):
+    m, n, k = (int(x) for x in size.split("x"))
+    tflops = 1.0 + int(step[:2]) * (1.0 if regime == "burst" else 0.9)
+    for sample in (0.99, 1.0, 1.01):
+        row = {"name": f"{step}/{size}/{regime}/iterations:1/manual_time",
+               "run_type": "iteration", "iterations": 1, "time_unit": "ms",
+               "real_time": 2e-9 * m * n * k / (tflops * sample),
+               "tflops": tflops * sample, "pct_peak": tflops * sample / 9.0,
+               "pct_ceiling": 50.0, "vs_cublas_default": 0.5, "vs_cublas_best": 0.4,
+               "cublas_default_tflops": 600.0, "cublas_best_tflops": 700.0 + int(step[:2]),
+               "ceiling_tflops": 65.0, "sm_clock_nvml_mhz": 1800.0}
+        if step[:2] != "01":
+            row["vs_previous"] = 1.5 * sample
+        yield row
+
+
+def main(step, words):
+    how = os.environ.get(f"FAKE_{step}", "")
+    if how == "hang with child":  # of its own, which has to go too
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    if how.startswith("hang"):
+        time.sleep(600)
+    if how == "crash":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if how == "wrong":
+        fail(f"{step}: wrong at 128x96x64, C[3][5] is 7, should be 8", 1)
+    if how == "error":
+        fail(f"{step}: cudaMalloc(&p, n): out of memory (cudaErrorMemoryAllocation)", 3)
+    size_list = option(words, "--sizes", "64x96x32").split(",")
+    for size in size_list:
+        if how == "refuse" and any(int(x) % 64 for x in size.split("x")):
+            fail(f"{step}: needs M, N, K to be multiples of 64, 64, 64; the nearest legal size is "
+                 "128x128x64", 2)
+    if how == "slow":
+        time.sleep(2)
+    regimes = option(words, "--regimes", "burst,sustained").split(",")
+    if words[0] == "check":
+        rows = [{"name": f"{step}/{size}/check", "run_type": "iteration", "right": 1, "reason": ""}
+                for size in size_list]
+    elif words[0] == "ceilings":
+        rows = [{"name": f"ceiling_{what}/{regime}", "run_type": "iteration", "real_time": 1.0,
+                 "time_unit": "ms", "tflops": 100.0}
+                for what in ("ffma", "hbm") for regime in regimes]
+    else:
+        rows = [row for size in size_list for regime in regimes
+                for row in bench_rows(step, size, regime)]
+    context = {"gpu": "Fake GPU", "driver": "580.00", "cuda": "13.0", "cublas": "13.1",
+               "power_limit_w": 700, "commit": option(words, "--commit"),
+               "dirty": option(words, "--dirty") == "1", "method": 1,
+               "date": "2026-11-29T12:00:00", "peak_tflops": 900.0}
+    text = json.dumps({"context": context, "benchmarks": rows})
+    if how == "garbage":
+        text = text[:len(text) // 2]
+    with open(option(words, "--json"), "w") as file:
+        file.write(text)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

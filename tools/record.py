@@ -1,0 +1,137 @@
+"""Measure and keep: rows of plots/results/<gpu>.json, the numbers in the READMEs and figures.
+
+  ./ladder record                                    all steps at 4096 and 8192, both regimes
+  ./ladder record 06 --sizes 4096                    replaces or adds these rows
+  ./ladder record all --resume                       goes on where an interrupted run stopped
+  ./ladder record --merge out/nvidia-h200.json       takes a file from another machine
+
+Only from a clean commit, so that a number can be traced; a GPU machine without .git trusts the id
+handed in with --commit. Rows are added to a file of the same GPU, driver and method only; --fresh
+starts the file anew. Written after every step, so a run that is cut short keeps what it has.
+`-o FILE` writes there instead of plots/results/.
+"""
+from pathlib import Path
+
+from .lib import (build, lock, measure, options, paths, results, session, setup, sizes, source,
+                  steps, term)
+
+
+def arguments(parser):
+    options.add_steps(parser)
+    options.add_sizes(parser, "4096,8192")
+    options.add_regimes(parser)
+    options.add_limit(parser)
+    parser.add_argument("--commit", help="the commit of this tree, where there is no .git")
+    parser.add_argument("--resume", action="store_true",
+                        help="skip what the file has from this commit")
+    parser.add_argument("--fresh", action="store_true", help="drop the rows of another driver or "
+                        "method instead of refusing")
+    parser.add_argument("--no-ceilings", action="store_true")
+    parser.add_argument("--merge", type=Path, metavar="FILE", help="take the rows of FILE")
+    parser.add_argument("-o", "--out", type=Path, metavar="FILE")
+
+
+def main(args):
+    if args.merge:
+        return _merge(args)
+    chosen = steps.select(args.steps)
+    size_list, regimes = options.size_list(args.sizes), options.regimes(args.regimes)
+    gpu = options.need_gpu()
+    commit = _commit(args.commit)
+    target = args.out or paths.RECORDED / results.file_of(gpu.name)
+    recorded = results.load(target) if target.exists() else results.Results()
+    ready = setup.ready()
+    options.choose_device("gpu", ready)
+    fit, unfit = options.supported(chosen, gpu)
+    session.offer_emulated(unfit)
+    if not fit:
+        raise term.UserError(f"{gpu.name} runs none of these steps")
+
+    def keep(run):
+        add(recorded, run.merged(), args.fresh)
+        results.save(recorded, target)
+
+    def have(step, size):
+        rows = [recorded.find(step.id, size, regime) for regime in regimes]
+        return args.resume and all(r and r.words.get("commit") == commit for r in rows)
+
+    run = session.Session(ready, fit, size_list, regimes, args.time_limit, commit=(commit, False),
+                          after_each=keep)
+    code = run.run(skip=have)
+    session.tell_failures(run)
+    if not args.no_ceilings:
+        code = _ceilings(ready, fit[0], regimes, commit, recorded, target, args) or code
+    term.say("\n" + paths.shown(target) + "; now ./ladder readme fills in tables and figures")
+    return code
+
+
+def _commit(given):
+    """The commit to write down. A dirty tree is refused: its numbers could not be traced."""
+    commit, dirty = source.state()
+    if commit == "unknown":
+        if not given:
+            raise term.UserError("there is no git repository here: name the commit of this tree "
+                                 "with --commit ID")
+        return given[:12]
+    if given and not given.startswith(commit) and not commit.startswith(given):
+        raise term.UserError(f"--commit {given} is not what is checked out: {commit}")
+    if dirty:
+        raise term.UserError("steps or common/ have changes that are not committed; commit them "
+                             "first (./ladder run measures without recording)")
+    return commit
+
+
+def _ceilings(ready, step, regimes, commit, recorded, target, args):
+    have = [r for r in recorded.rows.values() if r.subject.startswith("ceiling_hbm")
+            and r.words.get("commit") == commit]
+    if args.resume and have:
+        return 0
+    failed = build.build(ready, "gpu", [step.id], quiet=True)
+    with lock.gpu(ready.gpu.uuid):
+        outcome = measure.ceilings(step, regimes, commit, False, term.Progress())
+    reason = failed.get(step.id) or outcome.reason
+    if reason:
+        term.error(f"the ceilings were not measured: {reason}")
+        return 1
+    found = results.parse(outcome.data, "what the ceilings program wrote")
+    for row in found.rows.values():
+        row.words.setdefault("commit", commit)
+        row.words.setdefault("date", str(found.context.get("date", ""))[:10])
+    add(recorded, found, args.fresh)
+    results.save(recorded, target)
+    for name in sorted(found.rows):
+        row = found.rows[name]
+        term.say(f"{name}: " + ", ".join(f"{k} {v:.4g}" for k, v in row.counters.items()
+                                         if k in ("tflops", "gbytes_per_s", "tbytes_per_s")))
+    return 0
+
+
+def add(recorded, new, fresh=False):
+    """Adds or replaces rows; refuses those that may not stand beside the ones there."""
+    if recorded.rows:
+        differs = results.same_method(recorded.context, new.context)
+        if differs and fresh:
+            recorded.rows.clear()
+        elif differs:
+            raise term.UserError(f"these rows can't stand beside the recorded ones: {differs}; "
+                                 "--fresh drops the old ones")
+    context = {k: v for k, v in new.context.items() if k in results.CONTEXT}
+    recorded.context = {**recorded.context, **context}
+    recorded.rows.update(new.rows)
+
+
+def _merge(args):
+    new = results.load(args.merge)
+    problems = results.problems(new)
+    if problems:
+        raise term.UserError(f"{paths.shown(args.merge)}: {problems[0]}"
+                             + (f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""))
+    target = args.out or paths.RECORDED / results.file_of(new.context["gpu"])
+    recorded = results.load(target) if target.exists() else results.Results()
+    before = set(recorded.rows)
+    add(recorded, new, args.fresh)
+    results.save(recorded, target)
+    replaced = len(before & set(new.rows))
+    term.say(f"{paths.shown(target)}: {len(new.rows) - replaced} rows added, {replaced} replaced, "
+             f"sizes {', '.join(map(sizes.short, recorded.sizes()))}")
+    return 0
