@@ -118,6 +118,7 @@ def add(recorded, new, fresh=False):
     context = {k: v for k, v in new.context.items() if k in results.CONTEXT}
     recorded.context = {**recorded.context, **context}
     recorded.rows.update(new.rows)
+    results.add_baselines(recorded)
 
 
 def _merge(args):

@@ -20,7 +20,9 @@ OWN = {"name", "family_index", "per_family_instance_index", "run_name", "run_typ
        "aggregate_name", "aggregate_unit", "label", "error_occurred", "error_message"}
 UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 # Per row, kept when a row is recorded: rows of one file may come from different commits.
-ROW_WORDS = ("commit", "date", "unit", "base")
+ROW_WORDS = ("commit", "date", "unit")
+# Counters whose spread is kept when rows are written; of the others the median is enough.
+SPREAD = ("seconds", "tflops", "vs_previous", "vs_cublas_default", "vs_cublas_best")
 REGIMES = ("burst", "sustained")
 # Of a file's context, what is kept when it is recorded; the rest is about one process.
 CONTEXT = ("gpu", "driver", "cuda", "cublas", "power_limit_w", "method", "date", "sm", "sms",
@@ -201,29 +203,28 @@ def _take_samples(row, entries):
 
 # ---- merging and writing -----------------------------------------------------------------------
 
-def baselines(children, units):
+def baselines(step_rows):
     """The rows of cuBLAS and of the ceilings: for each, the median over the children that measured
-    it beside their step. `units` is {step id: unit}."""
+    it beside their step."""
     gathered = {}
-    for child in children:
-        for row in child.rows.values():
-            if not row.is_step:
-                continue
-            rest = row.name.split("/", 1)[1]
-            subjects = {"cublas_default": "cublas_default_tflops",
-                        "cublas_best": "cublas_best_tflops", "cublas_fp32": "cublas_fp32_tflops"}
-            if units.get(row.subject):
-                subjects[f"ceiling_{units[row.subject]}"] = "ceiling_tflops"
-            for subject, counter in subjects.items():
-                if row.get(counter):
-                    gathered.setdefault(f"{subject}/{rest}", []).append(row.get(counter))
+    for row in step_rows:
+        if not row.is_step:
+            continue
+        rest = row.name.split("/", 1)[1]
+        subjects = {"cublas_default": "cublas_default_tflops",
+                    "cublas_best": "cublas_best_tflops", "cublas_fp32": "cublas_fp32_tflops"}
+        if row.words.get("unit"):
+            subjects[f"ceiling_{row.words['unit']}"] = "ceiling_tflops"
+        for subject, counter in subjects.items():
+            if row.get(counter):
+                gathered.setdefault(f"{subject}/{rest}", []).append(row.get(counter))
     rows = {}
     for name, values in gathered.items():
         row = rows[name] = Row(name)
         median = statistics.median(values)
         row.counters["tflops"] = median
         row.counters["children"] = float(len(values))
-        if row.size:
+        if row.size and name.startswith("cublas"):
             row.seconds = sizes.flops(row.size) / median / 1e12
         row.spread["tflops"] = {"min": min(values), "max": max(values)}
         if len(values) > 1:
@@ -231,19 +232,24 @@ def baselines(children, units):
     return rows
 
 
-def merge(children, units):
-    """One Results of many children's. A row that a child measured itself wins over a derived one."""
+def merge(children):
+    """One Results of many children's."""
     merged = Results(dict(children[0].context) if children else {})
     for child in children:
         merged.rows.update(child.rows)
+    add_baselines(merged)
+    return merged
+
+
+def add_baselines(merged):
+    """Derives the baselines' rows anew from those of the steps."""
     peak = merged.peak()
     if peak:
         merged.context["peak_tflops"] = round(peak, 2)
-    for name, row in baselines(children, units).items():
+    for name, row in baselines(merged.rows.values()).items():
         if peak:
             row.counters["pct_peak"] = row.get("tflops") / peak * 100
-        merged.rows.setdefault(name, row)
-    return merged
+        merged.rows[name] = row
 
 
 def order(name):
@@ -272,7 +278,7 @@ def _aggregate(row, kind):
         values = dict(row.counters)
         seconds = row.seconds
     else:
-        values = {c: s[kind] for c, s in row.spread.items() if kind in s}
+        values = {c: s[kind] for c, s in row.spread.items() if kind in s and c in SPREAD}
         seconds = values.pop("seconds", None)
     values = {c: _rounded(v) for c, v in sorted(values.items())}
     if seconds is not None:

@@ -7,7 +7,7 @@ def offer_emulated(unfit):
     if unfit:
         names = options.ranges([s for s, _ in unfit])
         reason = unfit[0][1] if len({why for _, why in unfit}) == 1 else "need another GPU"
-        term.say(f"{names}: {reason}; they run emulated: ./ladder run {names} --device emulated",
+        term.say(f"{names}: {reason}; emulated: ./ladder run {names} --device emulated",
                  term.YELLOW)
 
 
@@ -24,7 +24,7 @@ class Session:
         self.children, self.failures = [], []
 
     def merged(self):
-        return results.merge(self.children, self.units)
+        return results.merge(self.children)
 
     def run(self, skip=lambda step, size: False):
         """Builds and measures everything; returns the exit code."""
@@ -53,6 +53,8 @@ class Session:
         self.children.append(outcome.results)
         for row in outcome.results.rows.values():
             row.words.setdefault("commit", self.commit)
+            if row.subject == step.id:
+                row.words["unit"] = step.unit
             if outcome.results.context.get("date"):
                 row.words.setdefault("date", str(outcome.results.context["date"])[:10])
             if row.subject == step.id:

@@ -1,14 +1,15 @@
 """The table of measured rows: 80 columns, readable by someone who has never seen it."""
 import shutil
+import textwrap
 
 from . import results, sizes, term
 
 LEGEND = """\
-time: one product; TFLOPS: 2*M*N*K / time; peak: % of the datasheet's Tensor Core peak; ceil:
-% of what the unit the step uses ({units}) reaches with its operands at hand, measured;
-x before: faster than the step it builds on, ± half the spread of the rounds; best: % of the
-best cuBLAS algorithm; MHz: clock as NVML reads it. burst: first ms after idle; sustained:
-after 1 s under load, when the power limit rules. Inputs random normal, L2 cold."""
+time: one product. TFLOPS: 2*M*N*K / time. peak%: of the datasheet's Tensor Core peak. ceil%: of
+what the unit that the step uses ({units}) reaches with its operands at hand, measured. x before:
+times as fast as the step it builds on, ± half the spread of the rounds. best%: of the best cuBLAS
+algorithm. MHz: clock as NVML reads it. burst: the first ms after idle; sustained: after 1 s under
+load, where the power limit rules. Inputs random normal, L2 cold."""
 
 
 class Measured:
@@ -16,8 +17,6 @@ class Measured:
 
     def __init__(self, size, gpu=""):
         spare = max(0, min(shutil.get_terminal_size((80, 24)).columns, 100) - 80)
-        if not term.is_terminal():
-            spare = 8  # a file or a pipe: no id is cut off
         self.table = term.Table([("step", 20 + min(spare, 8)), ("regime", 9), ("time", 7),
                                  ("TFLOPS", 6), ("peak%", 5), ("ceil%", 5), ("x before", 10),
                                  ("best%", 5), ("MHz", 4)])
@@ -52,4 +51,4 @@ class Measured:
                 self.row(row, term.DIM)
         names = {"ffma": "FP32 FFMA", "mma_sync": "mma.sync", "wgmma": "wgmma"}
         used = " or ".join(names[u] for u in ("ffma", "mma_sync", "wgmma") if u in units)
-        term.say(LEGEND.format(units=used or "-"), term.DIM)
+        term.say(textwrap.fill(LEGEND.format(units=used or "-"), 79), term.DIM)
