@@ -1,9 +1,9 @@
-// 25_stream_k: tiles that do not fill the last wave are cut along K, in equal shares for all SMs.
+// 25_stream_k: tiles that would not fill a wave are cut along K, in equal shares for all SMs.
 // base: 23_tma_store
 // arch: 90a
 // unit: wgmma
-// New: work is a tile and a range of k tiles. Shares of a tile meet in a workspace: each cluster adds
-//      up its slice of all of them, always in the order of K, so results repeat bit for bit.
+// New: work is a tile and a range of k tiles. Clusters that share a tile leave FP32 sums in a
+//      workspace, then each adds up its part of the columns, in the order of K: same bits each run.
 // Shapes: any M; N and K multiples of 8 (TMA rows of 16 bytes).
 #include "common/step.h"
 
@@ -21,13 +21,32 @@ constexpr int NUM_CONSUMERS = 2;
 constexpr int NUM_THREADS = NUM_CONSUMERS * 128 + 32;  // and one producer warp
 constexpr int NUM_STAGES = 4;
 constexpr int GROUP_M = 8;  // rasterization: clusters along M before the next column
-constexpr int MIN_SHARE = 8;     // k tiles: below that, cutting costs more than it gives
-constexpr double FULL_ENOUGH = 0.9;  // waves this full stay whole
+constexpr int MIN_SHARE = 8;  // k tiles of a share: fewer do not pay for the fixup
+constexpr int MIN_FILL = 90;  // percent: waves at least this full are left whole
 constexpr uint16_t ALL_CTAS = (1 << CLUSTER_M) - 1;
 static_assert(BLOCK_M == NUM_CONSUMERS * WG_M, "each consumer takes 64 rows, the M of wgmma");
 static_assert(BLOCK_N == 256, "the multiplication below is m64n256k16");
 static_assert(BLOCK_K * sizeof(half) == 128, "a row of A in shared memory is one swizzle row");
 static_assert(BLOCK_N / BOX_N % CLUSTER_M == 0, "the CTAs of a cluster share the boxes of B");
+
+// How tiles are dealt to clusters. Tiles 0 to cut_tiles - 1 are laid end to end along K, and every
+// cluster takes one stretch. The others follow whole and hide the wait for the sums of the first.
+struct Schedule {
+  int tiles_m, tiles_n, num_k_tiles, num_clusters;
+  int cut_tiles, share, longer;  // k tiles of a stretch; the first `longer` clusters get one more
+
+  __device__ int begin_of(int cluster) const {
+    return min(cluster * share + min(cluster, longer), cut_tiles * num_k_tiles);
+  }
+  __device__ int cluster_of(int k_tile) const {  // whose stretch this k tile is in
+    const int in_longer = longer * (share + 1);
+    return k_tile < in_longer ? k_tile / (share + 1) : longer + (k_tile - in_longer) / share;
+  }
+};
+
+struct Work {
+  int tile, k_begin, k_end;
+};
 
 struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle needs
   half a[NUM_STAGES][BLOCK_M * BLOCK_K];                 // [BLOCK_M][64]
@@ -35,6 +54,8 @@ struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle need
   half c[NUM_CONSUMERS * 4][2][WARP_M * BOX_N];          // [warp][even, odd box][16][64]
   uint64_t full_bar[NUM_STAGES];
   uint64_t empty_bar[NUM_STAGES];
+  Work piece[2];  // of cut tiles: a stretch is no longer than a tile, so it touches two at most
+  int num_pieces;
 
   __device__ void label() {
     for (int stage = 0; stage < NUM_STAGES; ++stage) {
@@ -46,7 +67,7 @@ struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle need
     ptx::label(c, sizeof(c), "C");
   }
 };
-constexpr int PARTS = CLUSTER_M * NUM_CONSUMERS;  // warpgroups that share a tile
+constexpr int PARTS = CLUSTER_M * NUM_CONSUMERS;  // warpgroups that hold a tile
 constexpr int STAGE_BYTES = sizeof(SharedStorage::a[0]) + sizeof(SharedStorage::b[0]);
 
 // Matrix descriptor of a tile with the 128-byte swizzle. LBO and SBO are bytes between
@@ -54,31 +75,6 @@ constexpr int STAGE_BYTES = sizeof(SharedStorage::a[0]) + sizeof(SharedStorage::
 __device__ uint64_t matrix_desc(const void* tile, int lbo, int sbo) {
   return uint64_t(ptx::smem_addr(tile) & 0x3FFFF) >> 4 | uint64_t(lbo >> 4) << 16 |
          uint64_t(sbo >> 4) << 32 | uint64_t{1} << 62;
-}
-
-// The first `tiles` tiles are cut into equal shares for `clusters` clusters.
-struct Split {
-  int tiles, clusters, k_tiles;
-  // Shares as k tiles counted over all of the cut tiles.
-  __device__ int begin(int cluster) const {
-    return int(int64_t(tiles) * k_tiles * min(cluster, clusters) / clusters);
-  }
-  __device__ int cluster_of(int k_tile) const {  // whose share this k tile is in
-    return int((int64_t(k_tile + 1) * clusters - 1) / (int64_t(tiles) * k_tiles));
-  }
-};
-struct Work {
-  int tile, k_begin, k_end;
-};
-
-// A cluster's i-th piece of work: pieces of cut tiles first, so that whole tiles hide the wait for
-// the other pieces. Past the end, `tile` is the number of tiles or more.
-__device__ Work work_at(int i, int cluster, int num_clusters, const Split& split) {
-  const int begin = split.begin(cluster), end = split.begin(cluster + 1);
-  const int first = begin / split.k_tiles, pieces = begin < end ? ceil_div(end, split.k_tiles) - first : 0;
-  if (i >= pieces) return {split.tiles + (i - pieces) * num_clusters + cluster, 0, split.k_tiles};
-  const int start = (first + i) * split.k_tiles;
-  return {first + i, max(begin - start, 0), min(end - start, split.k_tiles)};
 }
 
 // First row and column of this CTA's half of `tile`. Tiles are walked in columns of GROUP_M, so
@@ -91,23 +87,23 @@ __device__ int2 tile_origin(int tile, int cta_rank, int tiles_m, int tiles_n) {
   return make_int2((tile_m * CLUSTER_M + cta_rank) * BLOCK_M, tile_n * BLOCK_N);
 }
 
-// A warpgroup's part of a piece in the workspace, [BLOCK_N / 8][128 threads]. Pieces are numbered by
-// cluster + tile: one of the two changes from each piece to the next.
-__device__ float4* partial_sums(float4* workspace, int cluster, int tile, int part) {
-  return workspace + (int64_t(cluster + tile) * PARTS + part) * (BLOCK_N / 8) * 128;
+// Where this thread leaves its part of a piece: every 128th float4, one for each 8 columns.
+// cluster + tile numbers the pieces: from each to the next, one of the two goes up by one.
+__device__ float4* sums_of(float4* workspace, int cluster, int tile, int part) {
+  const int64_t block = int64_t(cluster + tile) * PARTS + part;
+  return workspace + block * (BLOCK_N / 8) * 128 + threadIdx.x % 128;
 }
 
 __global__ void __launch_bounds__(NUM_THREADS, 1)
     gemm_kernel(const __grid_constant__ CUtensorMap tmap_a,
                 const __grid_constant__ CUtensorMap tmap_b,
-                const __grid_constant__ CUtensorMap tmap_c, half* C, int M, int N, int K,
-                Split split, float4* workspace, int* arrived) {
+                const __grid_constant__ CUtensorMap tmap_c, half* C, int M, int N,
+                const Schedule schedule, float4* workspace, int* arrived) {
   auto& smem = *static_cast<SharedStorage*>(ptx::dynamic_smem());
   const int tid = threadIdx.x, wg_id = tid / 128, warp_id = tid / 32, lane_id = tid % 32;
   const int cta_rank = ptx::cluster_ctarank();
-  const int tiles_m = ceil_div(M, BLOCK_M * CLUSTER_M), tiles_n = ceil_div(N, BLOCK_N);
-  const int num_tiles = tiles_m * tiles_n, k_tiles = split.k_tiles;
-  const int cluster = blockIdx.x / CLUSTER_M, num_clusters = gridDim.x / CLUSTER_M;
+  const int cluster = blockIdx.x / CLUSTER_M, num_k_tiles = schedule.num_k_tiles;
+  const int tiles_m = schedule.tiles_m, tiles_n = schedule.tiles_n;
 
   if (tid == 0) {
     smem.label();
@@ -116,15 +112,25 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
       ptx::mbarrier_init(&smem.empty_bar[stage], NUM_CONSUMERS * CLUSTER_M);
     }
     ptx::fence_mbarrier_init();
+    smem.num_pieces = 0;
+    for (int k = schedule.begin_of(cluster), end = schedule.begin_of(cluster + 1); k < end;) {
+      const int tile = k / num_k_tiles, start = tile * num_k_tiles;
+      smem.piece[smem.num_pieces++] = {tile, k - start, min(end - start, num_k_tiles)};
+      k = start + num_k_tiles;
+    }
   }
   ptx::cluster_sync();  // no CTA sends before the other's barriers exist
 
+  const auto work_at = [&](int i) -> Work {
+    if (i < smem.num_pieces) return smem.piece[i];
+    const int whole = schedule.cut_tiles + cluster + (i - smem.num_pieces) * schedule.num_clusters;
+    return {whole, 0, num_k_tiles};
+  };
   uint32_t iter = 0;  // k tiles so far, over all output tiles: the ring never stops in between
   if (wg_id == NUM_CONSUMERS) {  // producer warp: one thread keeps the ring full
     if (lane_id == 0) {
-      for (int i = 0;; ++i) {
-        const Work work = work_at(i, cluster, num_clusters, split);
-        if (work.tile >= num_tiles) break;
+      for (int w = 0; work_at(w).tile < tiles_m * tiles_n; ++w) {
+        const Work work = work_at(w);
         const auto [block_m, block_n] = tile_origin(work.tile, cta_rank, tiles_m, tiles_n);
         for (int k_tile = work.k_begin; k_tile < work.k_end; ++k_tile, ++iter) {
           const int stage = iter % NUM_STAGES, phase = iter / NUM_STAGES & 1;
@@ -132,8 +138,8 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
           ptx::mbarrier_wait(&smem.empty_bar[stage], phase ^ 1);  // both CTAs have read it
           ptx::mbarrier_arrive_expect_tx(full_bar, STAGE_BYTES);
           ptx::tma_load_2d(smem.a[stage], &tmap_a, k_tile * BLOCK_K, block_m, full_bar);
-          for (int j = 0; j < BLOCK_N / BOX_N / CLUSTER_M; ++j) {  // every other box, to both CTAs
-            const int box = j * CLUSTER_M + cta_rank;
+          for (int i = 0; i < BLOCK_N / BOX_N / CLUSTER_M; ++i) {  // every other box, to both CTAs
+            const int box = i * CLUSTER_M + cta_rank;
             ptx::tma_load_2d_multicast(smem.b[stage][box], &tmap_b, block_n + box * BOX_N,
                                        k_tile * BLOCK_K, full_bar, ALL_CTAS);
           }
@@ -142,11 +148,10 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
     }
     __syncwarp();
   } else {  // consumer warpgroups: 64 rows each
-    const int part = cta_rank * NUM_CONSUMERS + wg_id;  // of a cluster's tile
+    const int part = cta_rank * NUM_CONSUMERS + wg_id;
     float acc[BLOCK_N / 2];
-    for (int i = 0;; ++i) {
-      const Work work = work_at(i, cluster, num_clusters, split);
-      if (work.tile >= num_tiles) break;
+    for (int w = 0; work_at(w).tile < tiles_m * tiles_n; ++w) {
+      const Work work = work_at(w);
       for (int k_tile = work.k_begin; k_tile < work.k_end; ++k_tile, ++iter) {
         const int stage = iter % NUM_STAGES, phase = iter / NUM_STAGES & 1;
         ptx::mbarrier_wait(&smem.full_bar[stage], phase);
@@ -156,7 +161,7 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
           ptx::wgmma_m64n256k16_f16<ptx::Major::k, ptx::Major::mn>(
               acc, matrix_desc(smem.a[stage] + wg_id * WG_M * BLOCK_K + k_inner, 16, 1024),
               matrix_desc(smem.b[stage][0] + k_inner * BOX_N, sizeof(smem.b[0][0]), 1024),
-              k_tile - work.k_begin + k_inner > 0);
+              k_tile > work.k_begin || k_inner > 0);
         ptx::wgmma_commit_group();
         ptx::wgmma_wait_group<1>(acc);  // the group before has read its stage: release that, in
         if (k_tile > work.k_begin && tid % 128 < CLUSTER_M)  // both CTAs (B came from both)
@@ -166,12 +171,12 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
       if (tid % 128 < CLUSTER_M)
         ptx::mbarrier_arrive_remote(&smem.empty_bar[(iter - 1) % NUM_STAGES], tid % 128);
 
-      if (work.k_end - work.k_begin < k_tiles) {  // a piece: leave it for the others, in FP32
-        float4* sums = partial_sums(workspace, cluster, work.tile, part) + tid % 128;
+      if (work.k_end - work.k_begin < num_k_tiles) {
+        float4* sums = sums_of(workspace, cluster, work.tile, part);
 #pragma unroll
-        for (int j = 0; j < BLOCK_N / 8; ++j) {
-          const float4 four = make_float4(acc[4 * j], acc[4 * j + 1], acc[4 * j + 2], acc[4 * j + 3]);
-          sums[j * 128] = four;
+        for (int i = 0; i < BLOCK_N / 2; i += 4) {
+          const float4 four = make_float4(acc[i], acc[i + 1], acc[i + 2], acc[i + 3]);
+          sums[i / 4 * 128] = four;
         }
         ptx::bar_sync(1 + wg_id, 128);
         if (tid % 128 == 0) ptx::red_add_release(&arrived[work.tile * PARTS + part], 1);
@@ -204,12 +209,13 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
         }
       }
     }
-    // Fixup: of each cut tile that this cluster worked on, add up every n-th group of 8 columns.
-    for (int i = 0;; ++i) {
-      const Work work = work_at(i, cluster, num_clusters, split);
-      if (work.tile >= num_tiles || work.k_end - work.k_begin == k_tiles) break;
-      const int first = split.cluster_of(work.tile * k_tiles);
-      const int last = split.cluster_of((work.tile + 1) * k_tiles - 1), n = last - first + 1;
+    // Fixup: of n clusters that share a tile, each adds up every n-th group of 8 columns. All
+    // clusters are resident, so they can wait for each other.
+    for (int w = 0; w < smem.num_pieces; ++w) {
+      const Work work = smem.piece[w];
+      if (work.k_end - work.k_begin == num_k_tiles) continue;
+      const int first = schedule.cluster_of(work.tile * num_k_tiles);
+      const int last = schedule.cluster_of((work.tile + 1) * num_k_tiles - 1), n = last - first + 1;
       int* flag = &arrived[work.tile * PARTS + part];
       if (tid % 128 == 0) ptx::wait_until(flag, n);
       ptx::bar_sync(1 + wg_id, 128);
@@ -219,19 +225,18 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
         float4 sum = make_float4(0, 0, 0, 0);
 #pragma unroll 8
         for (int c = first; c <= last; ++c) {
-          const float4 four =
-              partial_sums(workspace, c, work.tile, part)[j * 128 + tid % 128];
+          const float4 four = sums_of(workspace, c, work.tile, part)[j * 128];
           sum = make_float4(sum.x + four.x, sum.y + four.y, sum.z + four.z, sum.w + four.w);
         }
         const int col = block_n + j * 8 + lane_id % 4 * 2;
-        const uint32_t top = ptx::cvt_f16x2(sum.x, sum.y), bottom = ptx::cvt_f16x2(sum.z, sum.w);
-        if (col < N && row < M) *reinterpret_cast<uint32_t*>(&C[int64_t(row) * N + col]) = top;
-        if (col < N && row + 8 < M)
-          *reinterpret_cast<uint32_t*>(&C[int64_t(row + 8) * N + col]) = bottom;
+        const uint32_t pairs[] = {ptx::cvt_f16x2(sum.x, sum.y), ptx::cvt_f16x2(sum.z, sum.w)};
+        for (int i = 0; i < 2; ++i)
+          if (row + 8 * i < M && col < N)
+            *reinterpret_cast<uint32_t*>(&C[int64_t(row + 8 * i) * N + col]) = pairs[i];
       }
-      ptx::bar_sync(1 + wg_id, 128);  // all have read: count out; the first one resets the flag
-      if (tid % 128 == 0) ptx::red_add_release(flag, 1);
-      if (tid % 128 == 0 && cluster == first) {
+      ptx::bar_sync(1 + wg_id, 128);
+      if (tid % 128 == 0) ptx::red_add_release(flag, 1);  // has read. The first cluster waits for
+      if (tid % 128 == 0 && cluster == first) {           // all and resets the flag for next time
         ptx::wait_until(flag, 2 * n);
         *flag = 0;
       }
@@ -250,27 +255,32 @@ Launch prepare(const Problem& p) {
   const CUtensorMap tmap_a = gpu::tensor_map_2d(p.A, M, K, K, BLOCK_M, BLOCK_K, Swizzle::b128);
   const CUtensorMap tmap_b = gpu::tensor_map_2d(p.B, K, N, N, BLOCK_K, BOX_N, Swizzle::b128);
   const CUtensorMap tmap_c = gpu::tensor_map_2d(p.C, M, N, N, WARP_M, BOX_N, Swizzle::b128);
-  const int tiles = ceil_div(M, BLOCK_M * CLUSTER_M) * ceil_div(N, BLOCK_N);
-  const int max_clusters = gpu::num_sms() / CLUSTER_M;
-  // Data-parallel waves for all tiles but those of a last wave that would leave SMs idle.
-  Split split{0, 1, ceil_div(K, BLOCK_K)};
-  if (tiles < FULL_ENOUGH * ceil_div(tiles, max_clusters) * max_clusters) {
-    split.tiles = tiles % max_clusters;
-    const int64_t shares = int64_t(split.tiles) * split.k_tiles / MIN_SHARE;
-    split.clusters = int(std::max(int64_t(split.tiles), std::min(int64_t(max_clusters), shares)));
+  Schedule schedule{};
+  schedule.tiles_m = ceil_div(M, BLOCK_M * CLUSTER_M), schedule.tiles_n = ceil_div(N, BLOCK_N);
+  schedule.num_k_tiles = ceil_div(K, BLOCK_K);
+  const int tiles = schedule.tiles_m * schedule.tiles_n;
+  const int max_clusters = gpu::num_sms() / CLUSTER_M, waves = ceil_div(tiles, max_clusters);
+  int sharers = 1;
+  if (tiles * 100 < waves * max_clusters * MIN_FILL) {
+    schedule.cut_tiles = tiles % max_clusters;
+    const int k_tiles = schedule.cut_tiles * schedule.num_k_tiles;
+    sharers = std::max(std::min(k_tiles / MIN_SHARE, max_clusters), schedule.cut_tiles);
+    schedule.share = k_tiles / sharers, schedule.longer = k_tiles % sharers;
   }
+  schedule.num_clusters = std::min(std::max(tiles, sharers), max_clusters);
+  const size_t pieces = schedule.cut_tiles + sharers;
   const auto workspace = std::make_shared<gpu::Buffer>(
-      size_t(split.clusters + split.tiles) * PARTS * WG_M * BLOCK_N * sizeof(float), "workspace");
-  const auto arrived = std::make_shared<gpu::Buffer>((split.tiles + 1) * PARTS * sizeof(int), "arrived");
+      pieces * CLUSTER_M * BLOCK_M * BLOCK_N * sizeof(float), "workspace");
+  const auto arrived = std::make_shared<gpu::Buffer>(pieces * PARTS * sizeof(int), "arrived");
   gpu::fill(arrived->get(), 0, arrived->bytes());
   gpu::LaunchConfig config;
-  config.grid = dim3(std::min(std::max(tiles, split.clusters), max_clusters) * CLUSTER_M);
+  config.grid = dim3(schedule.num_clusters * CLUSTER_M);
   config.block = dim3(NUM_THREADS);
   config.cluster = dim3(CLUSTER_M);
   config.dynamic_smem = sizeof(SharedStorage);
   gpu::allow_dynamic_smem(gemm_kernel, config.dynamic_smem);
   return [=](gpu::Stream stream) {
-    gpu::launch(stream, config, gemm_kernel, tmap_a, tmap_b, tmap_c, C, M, N, K, split,
+    gpu::launch(stream, config, gemm_kernel, tmap_a, tmap_b, tmap_c, C, M, N, schedule,
                 workspace->get<float4>(), arrived->get<int>());
   };
 }
