@@ -4,6 +4,6 @@
 #include "common/ptx/emulated.h"
 #elif defined(LADDER_TRACE)
 #include "common/ptx/trace.h"
-#else
+#elif defined(__CUDACC__)  // host code (g++) sees no instruction
 #include "common/ptx/cuda.h"
 #endif

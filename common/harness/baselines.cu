@@ -1,0 +1,171 @@
+#include "common/harness/baselines.h"
+
+#include <cublasLt.h>
+#include <cublas_v2.h>
+
+#include <algorithm>
+
+namespace harness {
+namespace {
+
+void check(cublasStatus_t status, const char* call) {
+  if (status != CUBLAS_STATUS_SUCCESS)
+    throw gpu::Error(std::string(call) + ": " + cublasGetStatusString(status));
+}
+#define CUBLAS_CHECK(call) check((call), #call)
+
+const float kOne = 1, kZero = 0;
+
+__global__ void widen(const __half* from, float* to, int64_t count) {
+  const int64_t stride = int64_t(gridDim.x) * blockDim.x;
+  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride)
+    to[i] = __half2float(from[i]);
+}
+
+}  // namespace
+
+// cuBLAS is column-major: our row-major C = A B is its C^T = B^T A^T, so B comes first, and the
+// sizes are N, M, K. Nothing is transposed.
+struct Baselines::Impl {
+  gpu::Stream stream;
+  std::vector<Problem> problems;
+  gpu::Buffer workspace{kWorkspace, "workspace of cuBLAS"};
+  cublasHandle_t handle = nullptr;
+  cublasLtHandle_t lt = nullptr;
+  cublasLtMatmulDesc_t operation = nullptr;
+  cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
+  std::vector<std::unique_ptr<gpu::Buffer>> a32, b32;
+  std::unique_ptr<gpu::Buffer> c32;
+
+  ~Impl() {
+    for (cublasLtMatrixLayout_t layout : {a, b, c})
+      if (layout) cublasLtMatrixLayoutDestroy(layout);
+    if (operation) cublasLtMatmulDescDestroy(operation);
+    if (lt) cublasLtDestroy(lt);
+    if (handle) cublasDestroy(handle);
+  }
+  void lt_gemm(const cublasLtMatmulAlgo_t& algorithm, int set) const {
+    const Problem& p = problems[size_t(set)];
+    CUBLAS_CHECK(cublasLtMatmul(lt, operation, &kOne, p.B, b, p.A, a, &kZero, p.C, c, p.C, c,
+                                &algorithm, workspace.get(), kWorkspace, stream));
+  }
+};
+
+Baselines::Baselines(gpu::Stream stream, const std::vector<Problem>& problems)
+    : impl_(new Impl{stream, problems}) {
+  const Problem& p = problems.at(0);
+  CUBLAS_CHECK(cublasCreate(&impl_->handle));
+  CUBLAS_CHECK(cublasSetStream(impl_->handle, stream));  // before the workspace: it resets that
+  CUBLAS_CHECK(cublasSetWorkspace(impl_->handle, impl_->workspace.get(), kWorkspace));
+  CUBLAS_CHECK(cublasLtCreate(&impl_->lt));
+  CUBLAS_CHECK(cublasLtMatmulDescCreate(&impl_->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+  const auto layout = [](cublasLtMatrixLayout_t* made, int64_t rows, int64_t cols, int64_t ld) {
+    CUBLAS_CHECK(cublasLtMatrixLayoutCreate(made, CUDA_R_16F, uint64_t(rows), uint64_t(cols), ld));
+  };
+  layout(&impl_->b, p.N, p.K, p.ldb);
+  layout(&impl_->a, p.K, p.M, p.lda);
+  layout(&impl_->c, p.N, p.M, p.ldc);
+}
+
+Baselines::~Baselines() = default;
+
+std::string Baselines::version() {
+  int major = 0, minor = 0, patch = 0;
+  cublasGetProperty(MAJOR_VERSION, &major);
+  cublasGetProperty(MINOR_VERSION, &minor);
+  cublasGetProperty(PATCH_LEVEL, &patch);
+  return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch);
+}
+
+Contender Baselines::default_gemm() const {
+  Contender contender;
+  contender.name = "cublas_default";
+  contender.launch = [impl = impl_](int set, gpu::Stream) {
+    const Problem& p = impl->problems[size_t(set)];
+    CUBLAS_CHECK(cublasGemmEx(impl->handle, CUBLAS_OP_N, CUBLAS_OP_N, int(p.N), int(p.M), int(p.K),
+                              &kOne, p.B, CUDA_R_16F, int(p.ldb), p.A, CUDA_R_16F, int(p.lda),
+                              &kZero, p.C, CUDA_R_16F, int(p.ldc), CUBLAS_COMPUTE_32F,
+                              CUBLAS_GEMM_DEFAULT));
+  };
+  return contender;
+}
+
+Contender Baselines::best_gemm(Stopwatch& stopwatch, Regime regime) const {
+  cublasLtMatmulPreference_t preference;
+  CUBLAS_CHECK(cublasLtMatmulPreferenceCreate(&preference));
+  const size_t workspace = kWorkspace;
+  CUBLAS_CHECK(cublasLtMatmulPreferenceSetAttribute(
+      preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace));
+  cublasLtMatmulHeuristicResult_t proposed[16];
+  int count = 0;
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+      impl_->lt, impl_->operation, impl_->b, impl_->a, impl_->c, impl_->c, preference, 16, proposed,
+      &count);
+  cublasLtMatmulPreferenceDestroy(preference);
+  CUBLAS_CHECK(status);
+  struct Candidate {
+    Contender contender;
+    double seconds;  // the shortest seen
+  };
+  std::vector<Candidate> candidates;
+  for (int i = 0; i < count; ++i) {
+    if (proposed[i].state != CUBLAS_STATUS_SUCCESS) continue;
+    Contender contender;
+    contender.name = "cublas_best";
+    contender.launch = [impl = impl_, algorithm = proposed[i].algo](int set, gpu::Stream) {
+      impl->lt_gemm(algorithm, set);
+    };
+    stopwatch.calibrate(contender);
+    candidates.push_back({contender, 0});
+  }
+  if (candidates.empty()) throw gpu::Error("cublasLtMatmulAlgoGetHeuristic proposes nothing");
+  // A glance at each, then two longer ones at the three fastest.
+  const bool burst = regime == Regime::burst;
+  const auto look = [&](double rest, double warm_up, double timed) {
+    for (auto& [contender, best] : candidates)
+      best = std::min(best, stopwatch.glance(contender, burst ? rest : 0, warm_up, timed));
+  };
+  const auto keep = [&](size_t few) {
+    std::sort(candidates.begin(), candidates.end(),
+              [](const Candidate& x, const Candidate& y) { return x.seconds < y.seconds; });
+    candidates.resize(std::min(candidates.size(), few));
+    for (Candidate& candidate : candidates) candidate.seconds = 1e30;
+  };
+  keep(16);
+  look(0.005, burst ? 0.0005 : 0.005, burst ? 0.004 : 0.020);
+  keep(3);
+  for (int i = 0; i < 2; ++i) look(0.050, burst ? 0.0005 : 0.020, burst ? 0.012 : 0.060);
+  keep(1);
+  return candidates[0].contender;
+}
+
+double Baselines::fp32_bytes(const Problem& p, size_t sets) {
+  return 4.0 * (double(sets) * (double(p.M) * p.K + double(p.K) * p.N) + double(p.M) * p.N);
+}
+
+Contender Baselines::fp32_gemm() {
+  const Problem& p = impl_->problems[0];
+  const auto copy = [&](const void* from, int64_t count) {
+    auto to = std::make_unique<gpu::Buffer>(size_t(count) * 4, "FP32 copy");
+    gpu::launch(impl_->stream, {dim3(unsigned(gpu::num_sms() * 8)), dim3(256)}, widen,
+                static_cast<const __half*>(from), to->get<float>(), count);
+    return to;
+  };
+  for (const Problem& set : impl_->problems) {
+    impl_->a32.push_back(copy(set.A, p.M * p.K));
+    impl_->b32.push_back(copy(set.B, p.K * p.N));
+  }
+  impl_->c32 = std::make_unique<gpu::Buffer>(size_t(p.M * p.N) * 4, "FP32 C");
+  Contender contender;
+  contender.name = "cublas_fp32";
+  contender.launch = [impl = impl_](int set, gpu::Stream) {
+    const Problem& q = impl->problems[size_t(set)];
+    CUBLAS_CHECK(cublasSgemm(impl->handle, CUBLAS_OP_N, CUBLAS_OP_N, int(q.N), int(q.M), int(q.K),
+                             &kOne, impl->b32[size_t(set)]->get<float>(), int(q.N),
+                             impl->a32[size_t(set)]->get<float>(), int(q.K), &kZero,
+                             impl->c32->get<float>(), int(q.N)));
+  };
+  return contender;
+}
+
+}  // namespace harness

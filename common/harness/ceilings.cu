@@ -1,0 +1,221 @@
+#include "common/harness/ceilings.h"
+
+#include "common/harness/data.h"
+#include "common/harness/device.h"
+#include "common/step.h"
+
+namespace harness {
+namespace {
+
+// Every kernel repeats its work `rounds` times and makes its result reachable, or it is deleted.
+using Kernel = void (*)(const void* data, int64_t bytes, int rounds, float* sink);
+
+constexpr int THREADS = 256;
+
+__global__ void random_halves(uint16_t* data, int64_t count) {
+  const int64_t stride = int64_t(gridDim.x) * blockDim.x;
+  for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride)
+    data[i] = element(Inputs::normal, 7, uint64_t(i), 1);
+}
+
+// ---- FFMA: an 8x8 outer product per thread, as in a register tile --------------------------------
+__global__ __launch_bounds__(THREADS, 2) void ffma_kernel(const void* data, int64_t, int rounds,
+                                                          float* sink) {
+  const __half* random = static_cast<const __half*>(data) + threadIdx.x * 16;
+  float a[8], b[8], acc[8][8] = {};
+  for (int i = 0; i < 8; ++i) a[i] = __half2float(random[i]), b[i] = __half2float(random[8 + i]);
+#pragma unroll 4
+  for (int r = 0; r < rounds; ++r) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+#pragma unroll
+      for (int j = 0; j < 8; ++j) acc[i][j] = fmaf(a[i], b[j], acc[i][j]);
+  }
+  float sum = 0;
+  for (int i = 0; i < 8; ++i)
+    for (int j = 0; j < 8; ++j) sum += acc[i][j];
+  sink[blockIdx.x * THREADS + threadIdx.x] = sum;
+}
+
+// ---- mma.sync m16n8k16: a 64x32 tile per warp, both operands in registers -----------------------
+__global__ __launch_bounds__(THREADS, 2) void mma_sync_kernel(const void* data, int64_t, int rounds,
+                                                              float* sink) {
+#if __CUDA_ARCH__ >= 800
+  const uint32_t* random = static_cast<const uint32_t*>(data) + threadIdx.x * 24;
+  uint32_t a[4][4], b[4][2];
+  float acc[4][4][4] = {};
+  for (int i = 0; i < 4; ++i) {
+    for (int j = 0; j < 4; ++j) a[i][j] = random[4 * i + j];
+    for (int j = 0; j < 2; ++j) b[i][j] = random[16 + 2 * i + j];
+  }
+#pragma unroll 2
+  for (int r = 0; r < rounds; ++r) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+#pragma unroll
+      for (int j = 0; j < 4; ++j) ptx::mma_m16n8k16_f16(acc[i][j], a[i], b[j]);
+  }
+  float sum = 0;
+  for (int i = 0; i < 64; ++i) sum += acc[i / 16][i / 4 % 4][i % 4];
+  sink[blockIdx.x * THREADS + threadIdx.x] = sum;
+#endif
+}
+
+// ---- wgmma m64n256k16: two warpgroups, A [64][64] each and B [256][64] in shared memory ----------
+constexpr int WGMMA_SMEM = (2 * 64 + 256) * 64 * 2;
+
+__global__ __launch_bounds__(THREADS, 1) void wgmma_kernel(const void* data, int64_t, int rounds,
+                                                           float* sink) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  unsigned char* smem = static_cast<unsigned char*>(ptx::dynamic_smem());
+  for (int i = threadIdx.x; i < WGMMA_SMEM / 16; i += THREADS)
+    reinterpret_cast<uint4*>(smem)[i] = static_cast<const uint4*>(data)[i];
+  ptx::fence_proxy_async();
+  __syncthreads();
+  // K-major, 128-byte swizzle (PTX "Matrix Descriptor"): rows of 128 bytes, 8 of them 1,024 apart.
+  const auto descriptor = [](const void* p) {
+    const uint64_t address = (ptx::smem_addr(p) & 0x3ffff) >> 4;
+    return address | uint64_t(1) << 16 | uint64_t(1024 >> 4) << 32 | uint64_t(1) << 62;
+  };
+  const uint64_t desc_a = descriptor(smem + threadIdx.x / 128 * (64 * 128));
+  const uint64_t desc_b = descriptor(smem + 2 * 64 * 128);
+  float acc[128] = {};
+  for (int r = 0; r < rounds; ++r) {
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < 16; ++i)  // the next 16 of k lie 32 bytes on, four times
+      ptx::wgmma_m64n256k16_f16<ptx::Major::k, ptx::Major::k>(acc, desc_a + i % 4 * 2,
+                                                              desc_b + i % 4 * 2, 1);
+    ptx::wgmma_commit_group();
+    ptx::wgmma_wait_group<0>(acc);
+  }
+  float sum = 0;
+  for (int i = 0; i < 128; ++i) sum += acc[i];
+  sink[blockIdx.x * THREADS + threadIdx.x] = sum;
+#endif
+}
+
+// ---- reading: HBM (a buffer far larger than L2), L2 (a part of it), shared memory -----------------
+__device__ void add(uint4& sum, const uint4& v) {
+  sum.x ^= v.x, sum.y ^= v.y, sum.z ^= v.z, sum.w ^= v.w;
+}
+
+__global__ __launch_bounds__(THREADS) void read_kernel(const void* data, int64_t bytes, int rounds,
+                                                       float* sink) {
+  const uint4* from = static_cast<const uint4*>(data);
+  const int64_t count = bytes / 16, stride = int64_t(gridDim.x) * THREADS;
+  uint4 sum = {};
+  for (int r = 0; r < rounds; ++r) {
+    int64_t i = int64_t(blockIdx.x) * THREADS + threadIdx.x;
+    for (; i + 3 * stride < count; i += 4 * stride) {  // four loads in flight
+      const uint4 v0 = __ldcg(from + i), v1 = __ldcg(from + i + stride);
+      const uint4 v2 = __ldcg(from + i + 2 * stride), v3 = __ldcg(from + i + 3 * stride);
+      add(sum, v0), add(sum, v1), add(sum, v2), add(sum, v3);
+    }
+    for (; i < count; i += stride) add(sum, __ldcg(from + i));
+  }
+  sink[blockIdx.x * THREADS + threadIdx.x] = float(sum.x ^ sum.y ^ sum.z ^ sum.w);
+}
+
+__global__ __launch_bounds__(THREADS) void smem_kernel(const void* data, int64_t, int rounds,
+                                                       float* sink) {
+  __shared__ uint4 smem[8][THREADS];
+  for (int i = 0; i < 8; ++i)
+    smem[i][threadIdx.x] = static_cast<const uint4*>(data)[i * THREADS + threadIdx.x];
+  __syncthreads();
+  uint4 sum = {};
+  for (int r = 0; r < rounds; ++r) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) add(sum, smem[i][(threadIdx.x + r) % THREADS]);
+  }
+  sink[blockIdx.x * THREADS + threadIdx.x] = float(sum.x ^ sum.y ^ sum.z ^ sum.w);
+}
+
+}  // namespace
+
+struct Ceiling::Impl {
+  std::string unit;
+  Kernel kernel = nullptr;
+  gpu::LaunchConfig config;
+  double flop_per_round = 0, bytes_per_round = 0;  // of the whole grid
+  int64_t bytes = 0;                               // of `data`
+  std::unique_ptr<gpu::Buffer> data, sink;
+  int rounds = 0;                                  // of one launch
+
+  void launch(int n, gpu::Stream stream) const {
+    gpu::launch(stream, config, kernel, data->get(), bytes, n, sink->get<float>());
+  }
+};
+
+bool Ceiling::has(const std::string& unit, const GpuInfo& gpu) {
+  if (unit == "wgmma") return gpu.sm == 90;
+  if (unit == "mma_sync") return gpu.sm >= 80;
+  return true;
+}
+
+Ceiling::Ceiling(const std::string& unit, gpu::Stream stream) : impl_(new Impl) {
+  Impl& c = *impl_;
+  const GpuInfo gpu = gpu_info();
+  if (!has(unit, gpu)) throw gpu::Error(gpu.name + " has no " + unit);
+  c.unit = unit;
+  c.bytes = 1 << 20;
+  int blocks_per_sm = 2;
+  const double warps = THREADS / 32;
+  double flop = 0, bytes = 0;  // of a block and round
+  if (unit == "ffma") c.kernel = ffma_kernel, flop = 2.0 * THREADS * 64;
+  if (unit == "mma_sync") c.kernel = mma_sync_kernel, flop = warps * 16 * (2 * 16 * 8 * 16);
+  if (unit == "wgmma") {
+    c.kernel = wgmma_kernel, flop = 2.0 * 16 * (2 * 64 * 256 * 16);
+    blocks_per_sm = 1;
+    c.config.dynamic_smem = WGMMA_SMEM;
+    gpu::allow_dynamic_smem(c.kernel, WGMMA_SMEM);
+  }
+  if (unit == "smem") c.kernel = smem_kernel, bytes = THREADS * 8 * 16, blocks_per_sm = 4;
+  if (unit == "hbm" || unit == "l2") {
+    c.kernel = read_kernel, blocks_per_sm = 8;
+    // HBM: 16 times L2, so that at most 1/16 of the reads hit. L2: a quarter, which stays in.
+    c.bytes = int64_t(unit == "hbm" ? gpu.l2 * 16 : gpu.l2 / 4) / 4096 * 4096;
+    if (unit == "hbm" && c.bytes > free_memory() / 2) c.bytes = int64_t(free_memory() / 2);
+  }
+  if (!c.kernel) throw gpu::Error("there is no ceiling of \"" + unit + "\"");
+  const int blocks = gpu.sms * blocks_per_sm;
+  c.flop_per_round = flop * blocks;
+  c.bytes_per_round = c.kernel == read_kernel ? double(c.bytes) : bytes * blocks;
+  c.config.grid = dim3(unsigned(blocks)), c.config.block = dim3(THREADS);
+  c.data = std::make_unique<gpu::Buffer>(size_t(c.bytes), "operands of a ceiling");
+  c.sink = std::make_unique<gpu::Buffer>(size_t(blocks) * THREADS * 4, "results of a ceiling");
+  gpu::launch(stream, {dim3(unsigned(gpu.sms * 8)), dim3(256)}, random_halves,
+              c.data->get<uint16_t>(), c.bytes / 2);
+  // Rounds for some 3 ms, so that filling shared memory and ramping up are below 0.1 %.
+  cudaEvent_t start, end;
+  GPU_CHECK(cudaEventCreate(&start));
+  GPU_CHECK(cudaEventCreate(&end));
+  for (int rounds = 1;; rounds *= 4) {
+    c.launch(rounds, stream);  // once to warm up
+    GPU_CHECK(cudaEventRecord(start, stream));
+    c.launch(rounds, stream);
+    GPU_CHECK(cudaEventRecord(end, stream));
+    GPU_CHECK(cudaEventSynchronize(end));
+    float milliseconds;
+    GPU_CHECK(cudaEventElapsedTime(&milliseconds, start, end));
+    c.rounds = std::max(1, int(3 / milliseconds * rounds));
+    if (milliseconds > 1 || rounds > (1 << 26)) break;
+  }
+  cudaEventDestroy(start);
+  cudaEventDestroy(end);
+}
+
+Contender Ceiling::contender() const {
+  Contender contender;
+  contender.name = "ceiling_" + impl_->unit;
+  contender.flop = impl_->flop_per_round * impl_->rounds;
+  contender.bytes = impl_->bytes_per_round * impl_->rounds;
+  contender.launch = [impl = impl_](int, gpu::Stream stream) { impl->launch(impl->rounds, stream); };
+  return contender;
+}
+
+void Ceiling::run(double launches, gpu::Stream stream) const {
+  impl_->launch(std::max(1, int(launches * impl_->rounds + 0.5)), stream);
+}
+
+}  // namespace harness

@@ -1,0 +1,25 @@
+// `check`: is a step right, at given sizes or at a suite of ugly ones?
+#pragma once
+#include "common/harness/device.h"
+#include "common/problem.h"
+#include "common/harness/registry.h"
+
+namespace harness {
+
+/// Shapes at which mistakes show, out of what the step supports: 1 and primes where it takes
+/// them, M, N, K pairwise different, one tile, fewer K tiles than stages, more tiles than the GPU
+/// has room for. Smallest first, together at most `budget` multiply-adds (but at least 6 shapes
+/// if there are so many). The step's granules are found by asking `supports`.
+std::vector<Size> suite(Supports supports, double budget);
+
+/// "" if the step is right at this size: integers bit-exact, random normal within the bound, each
+/// on pointers of its own, both prepared before either runs; then the first launch again. Else
+/// what was wrong first. Throws UsageError if unsupported, gpu::Error if a call fails.
+std::string check_step(const Step& step, const Size& size, uint64_t seed);
+
+/// Throws UsageError with the step's own words if it does not take this size.
+void require_support(const Step& step, const Size& size);
+
+int check_command(const Program& program, const Options& options);
+
+}  // namespace harness

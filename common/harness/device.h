@@ -1,0 +1,38 @@
+// What the harness asks of a device, and the commands that only a GPU has. Implemented by
+// device.cu on a GPU, by emulated.cpp on the emulated device.
+#pragma once
+#include <utility>
+
+#include "common/harness/options.h"
+
+namespace harness {
+
+/// What the build says about the step of this program: the first lines of its kernel.cu.
+struct Program {
+  std::string step, base, arch, unit;  // "06_warp_tile", "" for none, "75+" or "90a", "ffma"
+};
+
+/// Throws UsageError if this device cannot run a step for `arch`, gpu::Error if there is none.
+void require_device(const Program& program);
+/// JSON object: name, sm, sms, memory (bytes), driver, cuda; null where there is no GPU.
+std::string describe_device();
+/// Bytes of device memory that can still be allocated.
+double free_memory();
+/// Throws gpu::Error, with what is needed and what is free, if `bytes` cannot be allocated.
+void require_memory(double bytes, const std::string& for_what);
+
+/// Bytes of the guard bands around the matrices that `check` uses.
+size_t check_guard(const Size& size);
+/// Multiply-adds that the shapes of one suite may sum up to: the emulated device is slow.
+double check_budget();
+/// What the emulated device counted during the last launch, by name; nothing on a GPU.
+std::vector<std::pair<std::string, double>> counters();
+/// What the emulated device found wrong since the last call (races, hazards, accesses out of
+/// bounds), the first in full; "" if nothing, and on a GPU.
+std::string take_findings();
+
+int bench_command(const Program& program, const Options& options);
+int ceilings_command(const Program& program, const Options& options);
+int trust_command(const Program& program, const Options& options);
+
+}  // namespace harness

@@ -1,0 +1,46 @@
+// The program of one step: checks and measures it. One process, one step, so that a crash or a
+// hang is one red row of the front door's table. Command line: options.h.
+#include <cstdio>
+#include <new>
+
+#include "common/harness/check.h"
+
+// The build says which step this is (CMakeLists.txt).
+#ifndef LADDER_STEP
+#error "LADDER_STEP, LADDER_BASE, LADDER_ARCH and LADDER_UNIT come from the build"
+#endif
+
+int main(int argc, char** argv) {
+  using namespace harness;
+  Program program = {LADDER_STEP, LADDER_BASE, LADDER_ARCH, LADDER_UNIT};
+  if (program.base == "none") program.base.clear();
+  const auto fail = [](const std::string& message, int code) {
+    fflush(stdout);
+    fprintf(stderr, "error: %s\n", message.c_str());
+    return code;
+  };
+  try {
+    const std::vector<std::string> arguments(argv + 1, argv + argc);
+    if (argc == 2 && (arguments[0] == "--help" || arguments[0] == "-h")) {
+      puts(kUsage);
+      return 0;
+    }
+    const Options options = parse_options(arguments);
+    if (options.command == "check") return check_command(program, options);
+    if (options.command == "bench") return bench_command(program, options);
+    if (options.command == "ceilings") return ceilings_command(program, options);
+    if (options.command == "trust") return trust_command(program, options);
+    printf("{\"step\": %s, \"base\": %s, \"arch\": %s, \"unit\": %s, \"device\": %s}\n",
+           quoted(program.step).c_str(), quoted(program.base).c_str(),
+           quoted(program.arch).c_str(), quoted(program.unit).c_str(), describe_device().c_str());
+    return 0;
+  } catch (const UsageError& e) {
+    return fail(e.what(), 2);
+  } catch (const gpu::Error& e) {
+    return fail(program.step + ": " + e.what(), 3);
+  } catch (const std::bad_alloc&) {
+    return fail(program.step + ": out of host memory", 3);
+  } catch (const std::exception& e) {
+    return fail(program.step + ": " + e.what(), 3);
+  }
+}

@@ -1,0 +1,39 @@
+// The right answer, independent of cuBLAS and of every step: FP64 sums, on the host for small
+// problems, by a plain tiled kernel of our own for large ones. Each is tested against the other.
+#pragma once
+#include <vector>
+
+#include "common/harness/compare.h"
+#include "common/problem.h"
+
+namespace harness {
+
+/// A * B in FP64, [M][N], from row-major halves on the host.
+std::vector<double> reference_on_host(const uint16_t* A, const uint16_t* B, int64_t M, int64_t N,
+                                      int64_t K);
+
+/// Compares C [M][N] on the host with the exact sums.
+Verdict compare_on_host(const uint16_t* C, const std::vector<double>& want, int64_t M, int64_t N,
+                        int64_t K, Inputs inputs);
+
+// ---- what differs between the devices: reference.cu and emulated.cpp ----------------------------------
+
+/// Fills `count` halves of device memory with element(inputs, seed, 0..count-1, K).
+void fill(uint16_t* data, int64_t count, Inputs inputs, uint64_t seed, int64_t K);
+
+/// Problems of up to this many multiply-adds are compared on the host.
+extern const double kHostLimit;
+
+/// How the device's reference sums. FP32 is exact, and much faster than FP64 on cards other than
+/// the data centre's, as long as every partial sum is a whole number below 2^24.
+enum class Sum { fp64, fp32 };
+inline Sum fastest_exact_sum(Inputs inputs, int64_t K) {
+  const int range = integer_range(K);
+  return inputs == Inputs::integers && range * range * K < (1 << 24) ? Sum::fp32 : Sum::fp64;
+}
+
+/// Compares C on the device with the reference computed on the fly, every element, without a
+/// second C. In launches of at most some tenths of a second, so that a display's watchdog sleeps.
+Verdict compare_on_device(const Problem& problem, Inputs inputs, Sum sum);
+
+}  // namespace harness
