@@ -50,7 +50,8 @@ def subtitle(data, recorded):
     context = data.context
     parts = [f"driver {context['driver']}" if context.get("driver") else "",
              f"CUDA {context['cuda']}" if context.get("cuda") else "",
-             f"{float(context['power_limit_w']):.0f} W limit" if context.get("power_limit_w") else "",
+             f"{context['power_limit_w']} W limit" if str(context.get("power_limit_w", "")).isdigit()
+             else "",
              ("recorded " if recorded else "measured ") + str(context.get("date", "?"))[:10]]
     return "  ·  ".join(p for p in parts if p)
 
@@ -245,10 +246,10 @@ def _end_labels(axis, ends):
 # ---- a sweep -------------------------------------------------------------------------------------
 
 def sweep(data, size_list, regimes, recorded):
-    """Names like 06_warp_tile@BLOCK_K=16: one point per value, those without a number left out."""
+    """Names like 06_warp_tile-BLOCK_K-16: one point per value, those without a number left out."""
     plt = pyplot()
-    subjects = sorted({row.subject for row in data.rows.values() if "@" in row.subject},
-                      key=lambda s: [int(n) for n in re.findall(r"=(-?\d+)", s)])
+    subjects = sorted({row.subject for row in data.rows.values() if "-" in row.subject},
+                      key=lambda s: [int(n) for n in re.findall(r"-(\d+)(?:-|$)", s)])
     if not subjects:
         raise UserError("the file has no rows of a sweep")
     figure, axis = plt.subplots(figsize=(8, 4.4), layout="constrained")
@@ -260,13 +261,13 @@ def sweep(data, size_list, regimes, recorded):
             axis.plot(*zip(*points), marker=marker, color=colour, label=regime)
     axis.set_ylim(bottom=0)
     axis.set_xticks(range(len(subjects)))
-    axis.set_xticklabels([s.split("@")[1].replace(",", "\n") for s in subjects],
+    axis.set_xticklabels([re.sub(r"-(\d+)(?:-|$)", r" = \1\n", s.split("-", 1)[1]) for s in subjects],
                          rotation=25 if len(subjects) > 5 else 0,
                          ha="right" if len(subjects) > 5 else "center")
     axis.grid(axis="y", color=GRID, linewidth=0.7)
     axis.set_ylabel("TFLOPS")
     axis.legend(frameon=False)
-    step = subjects[0].split("@")[0]
+    step = subjects[0].split("-")[0]
     headline(figure, f"{step}, {sizes.text(size)}: {data.context['gpu']}", data, recorded)
     return figure
 
@@ -284,6 +285,7 @@ def main(argv):
     parser.add_argument("--sizes", help="of the file's sizes, only these")
     parser.add_argument("--regimes", help="of the file's regimes, only these")
     parser.add_argument("--recorded", action="store_true", help="say 'recorded', name the GPU")
+    parser.add_argument("--fingerprint", default="", help="kept in the picture, to tell if it is stale")
     args = parser.parse_args(argv)
     data = results.load(args.file)
     size_list = [z for z in data.sizes() if not args.sizes or z in sizes.parse(args.sizes)]
@@ -301,8 +303,10 @@ def main(argv):
             final = args.out / f"{name}.{ending}"
             beside = args.out / f".{name}.{ending}.new"
             # No date inside: the same results give the same bytes.
-            figure.savefig(beside, format=ending, dpi=160,
-                           metadata={"Date": None} if ending == "svg" else {"Software": None})
+            metadata = {"Date": None} if ending == "svg" else {"Software": None}
+            if args.fingerprint:
+                metadata["Description"] = f"results {args.fingerprint}"
+            figure.savefig(beside, format=ending, dpi=160, metadata=metadata)
             beside.replace(final)
             print(final)
     except OSError as error:

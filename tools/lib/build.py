@@ -14,15 +14,15 @@ def bin_dir():
     return os.environ.get("LADDER_BIN")
 
 
-def folder(device, extra=None, tag=""):
-    return paths.BUILD / (device + (f"-{tag}" if tag else ""))
+def folder(device):
+    return paths.BUILD / device
 
 
-def program(device, step_id, where=None):
-    return Path(bin_dir() or (where or folder(device)) / "bin") / step_id
+def program(device, step_id):
+    return Path(bin_dir() or folder(device) / "bin") / step_id
 
 
-def build(setup, device, chosen, archs=None, extra=None, tests=False, where=None, quiet=False):
+def build(setup, device, chosen, archs=None, extra=None, tests=False, quiet=False):
     """{step id: why it could not be built}, empty when all were. `chosen` are ids of steps;
     `extra` is a second folder of steps (a sweep's copies)."""
     if bin_dir():
@@ -31,13 +31,13 @@ def build(setup, device, chosen, archs=None, extra=None, tests=False, where=None
                                              else ["Boost.Context"]))
     if device == "gpu" and not setup.nvcc:
         raise UserError(f"nothing can be built for a GPU here: {setup.why_no_nvcc}")
-    where = where or folder(device)
-    configure(setup, device, where, archs, extra, tests)
-    return _ninja(where, chosen, quiet)
+    configure(setup, device, archs, extra, tests)
+    return _ninja(folder(device), chosen, quiet)
 
 
-def configure(setup, device, where, archs=None, extra=None, tests=False):
+def configure(setup, device, archs=None, extra=None, tests=False):
     """cmake, unless everything it was told is as it was."""
+    where = folder(device)
     command = ["cmake", "--preset", device, "-B", str(where),
                f"-DLADDER_TESTS={'ON' if tests else 'OFF'}",
                f"-DLADDER_EXTRA_STEPS={extra or ''}"]
@@ -114,6 +114,8 @@ def _ninja(where, targets, quiet):
 
 def first_error(text):
     """The compiler's first complaint without the path before it."""
+    if found := re.search(r"static assertion failed(?: with|:)? [\"']?(.*?)[\"']?$", text, re.M):
+        return term.clip(found[1], 300)
     for line in text.splitlines():
         if found := re.search(r"(?:^|[ /])([\w.]+\(\d+\)|[\w.]+:\d+(?::\d+)?):\s*(?:fatal )?error:?\s*"
                               r"(?:#[\w-]+: )?(.*)", line):

@@ -4,10 +4,11 @@ from . import build, measure, sizes, term
 SMALL = (256, 256, 256)
 
 
-def check(setup, chosen, size_list=None, seed=None, limit=None, suite=False, where=None):
+def check(setup, chosen, size_list=None, seed=None, limit=None, suite=False,
+          extra_steps=None, names=None):
     """Prints a row per step; returns the exit code. Without sizes: the step's own list of shapes
     (`suite`), or one small one, the nearest that it takes."""
-    failed = build.build(setup, "emulated", [s.id for s in chosen], where=where)
+    failed = build.build(setup, "emulated", [s.id for s in chosen], extra=extra_steps)
     term.say("\nemulated device: the same kernels on this CPU, checked; no times, they would mean "
              "nothing", term.BOLD)
     table = term.Table([("step", 28), ("size", 14), ("right", 5), ("sect/req", 8), ("used%", 5),
@@ -15,18 +16,19 @@ def check(setup, chosen, size_list=None, seed=None, limit=None, suite=False, whe
     table.header()
     wrong = []
     for step in chosen:
+        name = (names or {}).get(step.id, step.id)
         reason = failed.get(step.id)
         outcome = None
         if not reason:
-            outcome = _one(step, size_list, seed, limit, suite, where)
+            outcome = _one(step, size_list, seed, limit, suite)
             reason = outcome.reason
         if reason:
             wrong.append(step.id)
-            table.failed(step.id, reason)
+            table.failed(name, reason)
             _tell_report(outcome)
             continue
         for size, _, _, found in measure.shapes(outcome):
-            table.row([step.id, size, "yes", *cells(found)])
+            table.row([name, size, "yes", *cells(found)])
     term.say(LEGEND, term.DIM)
     if wrong:
         term.error(f"{len(wrong)} of {len(chosen)} not right: {', '.join(wrong)}")
@@ -39,14 +41,14 @@ used%: bytes used of bytes moved; conflict: shared-memory wavefronts beyond the 
 barriers: waits of a block, all blocks together."""
 
 
-def _one(step, size_list, seed, limit, suite, where):
+def _one(step, size_list, seed, limit, suite):
     progress = term.Progress()
     if size_list or suite:
-        return measure.check(step, "emulated", size_list or (), seed, (), where, progress, limit)
-    outcome = measure.check(step, "emulated", [SMALL], seed, (), where, progress, limit)
+        return measure.check(step, "emulated", size_list or (), seed, progress, limit)
+    outcome = measure.check(step, "emulated", [SMALL], seed, progress, limit)
     nearest = measure.nearest_legal(outcome.reason) if outcome.refused else None
     if nearest and sizes.flops(nearest) <= 64 * sizes.flops(SMALL):
-        return measure.check(step, "emulated", [nearest], seed, (), where, progress, limit)
+        return measure.check(step, "emulated", [nearest], seed, progress, limit)
     return outcome
 
 

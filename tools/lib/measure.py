@@ -28,11 +28,11 @@ def time_limit(size_list, regimes=("burst", "sustained")):
     return 45 + 30 * len(size_list) * len(regimes) + work / 2e10
 
 
-def call(step, device, command, limit, where=None, progress=None, words=""):
+def call(step, device, command, limit, progress=None, words=""):
     """One child; its JSON goes through a file of its own."""
     with tempfile.TemporaryDirectory(prefix="ladder-") as folder:
         file = Path(folder) / "child.json"
-        line = [build.program(device, step.id, where), *command, "--json", file]
+        line = [build.program(device, step.id), *command, "--json", file]
         # CUDA counts GPUs by speed unless told otherwise; nvidia-smi counts by slot.
         env = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
         tick = (lambda s: progress.show(f"{step.id}: {words}, {s:.0f} s")) if progress else None
@@ -60,14 +60,13 @@ def call(step, device, command, limit, where=None, progress=None, words=""):
     return Outcome(step, data, ran=ran)
 
 
-def bench(step, size_list, regimes, commit="", dirty=True, extra=(), where=None, progress=None,
-          limit=None):
+def bench(step, size_list, regimes, commit="", dirty=True, extra=(), progress=None, limit=None):
     """Checks, then times one step: an Outcome with .results."""
     command = ["bench", "--sizes", ",".join(map(sizes.text, size_list)),
                "--regimes", ",".join(regimes), "--commit", commit or "unknown",
                "--dirty", int(bool(dirty)), *extra]
     words = f"checking and timing {', '.join(map(sizes.short, size_list))}"
-    outcome = call(step, "gpu", command, limit or time_limit(size_list, regimes), where, progress,
+    outcome = call(step, "gpu", command, limit or time_limit(size_list, regimes), progress,
                    words)
     outcome.results = None
     if outcome.ok:
@@ -82,7 +81,7 @@ def bench(step, size_list, regimes, commit="", dirty=True, extra=(), where=None,
     return outcome
 
 
-def check(step, device, size_list=(), seed=None, extra=(), where=None, progress=None, limit=None):
+def check(step, device, size_list=(), seed=None, progress=None, limit=None):
     command = ["check"]
     if size_list:
         command += ["--sizes", ",".join(map(sizes.text, size_list))]
@@ -91,7 +90,7 @@ def check(step, device, size_list=(), seed=None, extra=(), where=None, progress=
     work = sum(sizes.flops(s) for s in size_list)
     # The emulated device does some 30 MFLOP/s in the slowest steps.
     limit = limit or (120 + work / 1e10 if device == "gpu" else 300 + work / 1e7)
-    return call(step, device, [*command, *extra], limit, where, progress, "checking")
+    return call(step, device, command, limit, progress, "checking")
 
 
 def shapes(outcome):
@@ -108,7 +107,7 @@ def ceilings(step, regimes, commit="", dirty=True, progress=None, limit=None):
     """The ceilings of this GPU, measured by any step's program."""
     command = ["ceilings", "--regimes", ",".join(regimes), "--commit", commit or "unknown",
                "--dirty", int(bool(dirty))]
-    return call(step, "gpu", command, limit or 240, None, progress, "measuring the ceilings")
+    return call(step, "gpu", command, limit or 240, progress, "measuring the ceilings")
 
 
 def nearest_legal(reason):

@@ -14,10 +14,11 @@ def offer_emulated(unfit):
 class Session:
     """Collects outcomes. `failures` counts red rows; `children` are the results so far."""
 
-    def __init__(self, setup, chosen, size_list, regimes, limit=None, extra=(), where=None,
-                 commit=None, after_each=None):
+    def __init__(self, setup, chosen, size_list, regimes, limit=None, extra=(),
+                 commit=None, after_each=None, extra_steps=None, names=None):
         self.setup, self.chosen, self.sizes, self.regimes = setup, chosen, size_list, regimes
-        self.limit, self.extra, self.where = limit, list(extra), where
+        self.limit, self.extra = limit, list(extra)
+        self.extra_steps, self.names = extra_steps, names  # a sweep's copies, and their names
         self.commit, self.dirty = commit if commit else source.state()
         self.after_each = after_each  # called with the session after every child
         self.units = {step.id: step.unit for step in chosen}
@@ -28,10 +29,11 @@ class Session:
 
     def run(self, skip=lambda step, size: False):
         """Builds and measures everything; returns the exit code."""
-        failed = build.build(self.setup, "gpu", [s.id for s in self.chosen], where=self.where)
+        failed = build.build(self.setup, "gpu", [s.id for s in self.chosen],
+                             extra=self.extra_steps)
         with lock.gpu(self.setup.gpu.uuid):
             for size in self.sizes:
-                table = tables.Measured(size, self.setup.gpu.name)
+                table = tables.Measured(size, self.setup.gpu.name, self.names)
                 for step in self.chosen:
                     if not skip(step, size):
                         self._one(step, size, failed.get(step.id), table)
@@ -44,7 +46,7 @@ class Session:
             self._red(step, size, unbuilt, table)
             return
         outcome = measure.bench(step, [size], self.regimes, self.commit, self.dirty, self.extra,
-                                self.where, term.Progress(), self.limit)
+                                term.Progress(), self.limit)
         if not outcome.ok:
             self._red(step, size, outcome.reason, table)
             return

@@ -15,12 +15,12 @@ load, where the power limit rules. Inputs random normal, L2 cold."""
 class Measured:
     """Rows of one size, printed as they come."""
 
-    def __init__(self, size, gpu=""):
+    def __init__(self, size, gpu="", names=None):
+        self.names = names or {}  # {step id: what to call it}
         spare = max(0, min(shutil.get_terminal_size((80, 24)).columns, 100) - 80)
         self.table = term.Table([("step", 20 + min(spare, 8)), ("regime", 9), ("time", 7),
                                  ("TFLOPS", 6), ("peak%", 5), ("ceil%", 5), ("x before", 10),
                                  ("best%", 5), ("MHz", 4)])
-        self.units = set()
         term.say(f"\nC[M][N] = A[M][K] * B[K][N], {sizes.text(size)}, FP16 in, FP32 accumulate, "
                  "FP16 out" + (f"\n{gpu}" if gpu else ""), term.BOLD)
         self.table.header()
@@ -34,14 +34,15 @@ class Measured:
         elif row.is_step:
             before = "first"
         best = counter("vs_cublas_best")
-        self.table.row([row.subject, row.regime, term.duration(row.seconds).replace(" ", ""),
+        name = self.names.get(row.subject, row.subject)
+        self.table.row([name, row.regime, term.duration(row.seconds).replace(" ", ""),
                         term.tflops(counter("tflops")), term.number(counter("pct_peak")),
                         term.number(counter("pct_ceiling")), before,
                         term.number(best * 100 if best is not None else None),
                         term.number(counter("sm_clock_nvml_mhz"), 0)], colour)
 
     def failed(self, name, reason):
-        self.table.failed(name, reason)
+        self.table.failed(self.names.get(name, name), reason)
 
     def end(self, merged, size, units):
         """The lines to compare with, then the legend."""

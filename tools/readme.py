@@ -1,0 +1,186 @@
+"""Fill in what READMEs show of recorded runs: tables, figures, counts of changed lines.
+
+  ./ladder readme            writes; the figures need matplotlib
+  ./ladder readme --check    only says what is stale (exit code 1), as the tests do
+
+Text between <!-- NAME:begin --> and <!-- NAME:end --> is replaced, in README.md (ladder-figure,
+ladder-table) and in steps/*/README.md (measured, diff). The numbers come from plots/results/*.json
+and from nowhere else.
+"""
+import hashlib
+import re
+
+from .lib import changes, files, paths, plots, results, setup, sizes, steps, term
+
+HEADLINE = (4096, 4096, 4096)
+
+
+def arguments(parser):
+    parser.add_argument("--check", action="store_true", help="write nothing")
+
+
+def main(args):
+    known = steps.everything()
+    recorded = load_recorded()
+    stale = [path for path, text in pages(known, recorded)
+             if path.read_text(encoding="utf-8") != text]
+    old_figures = [file for file in recorded if not figure_is_fresh(file)]
+    if args.check:
+        for path in stale + [figure_of(file) for file in old_figures]:
+            term.say(f"stale: {paths.shown(path)}")
+        if stale or old_figures:
+            raise term.UserError("READMEs do not show what is recorded: run ./ladder readme", 1)
+        return 0
+    for path, text in pages(known, recorded):
+        if path in stale:
+            files.write_text(path, text)
+            term.say(f"{paths.shown(path)}: filled in")
+    for file in old_figures:
+        for picture in draw_figure(file):
+            term.say(f"{paths.shown(picture)}: drawn")
+    return 0
+
+
+def load_recorded():
+    """{file: Results}, the GPU with the most steps first."""
+    found = {file: results.load(file) for file in sorted(paths.RECORDED.glob("*.json"))}
+    return dict(sorted(found.items(), key=lambda pair: -len(pair[1].subjects())))
+
+
+def pages(known, recorded):
+    """(file, what it should hold) for every README that has a marker."""
+    by_id = {step.id: step for step in known}
+    main_page = paths.ROOT / "README.md"
+    if main_page.is_file():
+        text = main_page.read_text(encoding="utf-8")
+        text = fill(text, "ladder-figure", figure_links(recorded))
+        yield main_page, fill(text, "ladder-table", ladder_table(known, recorded))
+    for step in known:
+        page = step.folder / "README.md"
+        if page.is_file():
+            text = page.read_text(encoding="utf-8")
+            text = fill(text, "measured", measured_tables(step, recorded))
+            yield page, fill(text, "diff", diff_line(step, by_id.get(step.base)))
+
+
+def fill(text, name, inside):
+    pattern = re.compile(rf"(<!-- {name}:begin -->\n).*?(<!-- {name}:end -->)", re.S)
+    return pattern.sub(lambda m: m[1] + (inside + "\n" if inside else "") + m[2], text)
+
+
+# ---- the pieces ----------------------------------------------------------------------------------
+
+def source_line(data):
+    context = data.context
+    dates = sorted({row.words["date"] for row in data.rows.values() if row.words.get("date")})
+    when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}" if dates else "?"
+    return f"{context['gpu']}, driver {context.get('driver')}, CUDA {context.get('cuda')}, {when}"
+
+
+def diff_line(step, base):
+    if not base:
+        return ""
+    added, removed = changes.count(base, step)
+    return (f"`kernel.cu` against [{base.id}](../{base.id}/kernel.cu): {added} lines added, "
+            f"{removed} removed. `./ladder diff {step.id[:2]}` shows them.")
+
+
+def cell(value, digits=1):
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def tflops(value):
+    return cell(value, 2 if value is not None and value < 10 else 1)
+
+
+def times_before(row):
+    ratio, spread = row.get("vs_previous"), row.half_range("vs_previous")
+    if ratio is None:
+        return "–"
+    return f"{ratio:.2f}" + (f" ± {spread:.2f}" if spread is not None else "")
+
+
+def measured_tables(step, recorded):
+    units = {"ffma": "FFMA", "mma_sync": "mma.sync", "wgmma": "wgmma"}
+    tables = []
+    for data in recorded.values():
+        rows = [row for name in sorted(data.rows, key=results.order)
+                if (row := data.rows[name]).subject == step.id and row.size]
+        if not rows:
+            continue
+        commits = sorted({row.words.get("commit", "?") for row in rows})
+        lines = [f"{source_line(data)}, commit {', '.join(commits)}:", "",
+                 f"| size | regime | time | TFLOPS | % of peak | % of {units[step.unit]} ceiling | "
+                 "× step before | % of cuBLAS best | NVML MHz | W |",
+                 "|---|---|---|---|---|---|---|---|---|---|"]
+        for row in rows:
+            best = row.get("vs_cublas_best")
+            lines.append("| " + " | ".join([
+                sizes.text(row.size), row.regime, term.duration(row.seconds),
+                tflops(row.get("tflops")), cell(row.get("pct_peak"), 2), cell(row.get("pct_ceiling")),
+                times_before(row), cell(best * 100 if best is not None else None),
+                cell(row.get("sm_clock_nvml_mhz"), 0), cell(row.get("power_w"), 0)]) + " |")
+        tables.append("\n".join(lines))
+    return "\n\n".join(tables) or f"Not recorded yet: `./ladder record {step.id[:2]}` does it."
+
+
+def ladder_table(known, recorded):
+    data = next(iter(recorded.values()), None)
+    lines = []
+    if data:
+        lines += [f"{source_line(data)}, {sizes.text(HEADLINE).replace('x', ' × ')}:", ""]
+    lines += ["| step | idea | needs | TFLOPS burst | × step before | % of peak | "
+              "TFLOPS sustained | % of cuBLAS best, burst / sustained |",
+              "|---|---|---|---|---|---|---|---|"]
+    empty = results.Row("")
+    for step in known:
+        burst = (data and data.find(step.id, HEADLINE, "burst")) or empty
+        sustained = (data and data.find(step.id, HEADLINE, "sustained")) or empty
+        best = [cell(v * 100) if (v := row.get("vs_cublas_best")) is not None else "–"
+                for row in (burst, sustained)]
+        lines.append("| " + " | ".join([
+            f"[{step.id}](steps/{step.id}/README.md)", step.idea.rstrip(".").replace("|", "\\|"),
+            step.arch, tflops(burst.get("tflops")), times_before(burst), cell(burst.get("pct_peak")),
+            tflops(sustained.get("tflops")), " / ".join(best)]) + " |")
+    for subject, words in (("cublas_default", "cuBLAS, default"), ("cublas_best", "cuBLAS, best of 16"),
+                           ("ceiling_ffma", "ceiling: FP32 FFMA"),
+                           ("ceiling_mma_sync", "ceiling: mma.sync"),
+                           ("ceiling_wgmma", "ceiling: wgmma")):
+        found = {r: data.find(subject, HEADLINE, r) if data else None for r in results.REGIMES}
+        if any(found.values()):
+            burst, sustained = (row or empty for row in found.values())
+            lines.append(f"| *{words}* | | | {tflops(burst.get('tflops'))} | | "
+                         f"{cell(burst.get('pct_peak'))} | {tflops(sustained.get('tflops'))} | |")
+    return "\n".join(lines)
+
+
+# ---- figures -------------------------------------------------------------------------------------
+
+def figure_of(file):
+    return paths.ROOT / "plots" / f"ladder-{file.stem}.svg"
+
+
+def figure_links(recorded):
+    return "\n\n".join(
+        f"![Percent of the Tensor Core peak for each step, recorded on {data.context['gpu']}]"
+        f"(plots/ladder-{file.stem}.svg)" for file, data in list(recorded.items())[:1])
+
+
+def fingerprint(file):
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+
+
+def figure_is_fresh(file):
+    """plot.py writes the fingerprint of its input into the picture."""
+    figure = figure_of(file)
+    return figure.is_file() and fingerprint(file) in figure.read_text(encoding="utf-8",
+                                                                      errors="replace")
+
+
+def draw_figure(file):
+    ready = setup.ready()
+    if not ready.plot_python:
+        raise term.UserError("figures need matplotlib: apt-get install python3-matplotlib")
+    return plots.draw(ready, file, paths.ROOT / "plots", ["ladder"], recorded=True,
+                      extra=["--sizes", sizes.text(HEADLINE), "--name", f"ladder-{file.stem}",
+                             "--fingerprint", fingerprint(file)])

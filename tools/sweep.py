@@ -1,0 +1,119 @@
+"""Try other values of a constant of a step: tile sizes, number of stages.
+
+  ./ladder sweep 12 NUM_STAGES=2..6                one by one
+  ./ladder sweep 06 BLOCK_K=8..64*2                doubling
+  ./ladder sweep 06 BLOCK_M=64,128 BLOCK_N=64,128  every combination
+
+Edits `constexpr int NAME = ...;` in copies of the step, builds, checks and measures each against
+the step as it is. A value that does not build or is refused is a row with the reason. Without a
+GPU the copies are checked on the emulated device and their counters shown. Results and the plot go
+to out/sweep-STEP.*
+"""
+import itertools
+import re
+import shutil
+
+from .lib import emulated, files, options, paths, plots, results, session, setup, sizes, steps, term
+
+MOST = 64
+FOLDER = paths.BUILD / "sweep"
+
+
+def arguments(parser):
+    parser.add_argument("step", metavar="STEP")
+    parser.add_argument("values", nargs="+", metavar="NAME=VALUES")
+    options.add_sizes(parser, None)
+    options.add_regimes(parser)
+    options.add_device(parser)
+    options.add_out(parser)
+    options.add_limit(parser)
+
+
+def main(args):
+    step = steps.one(args.step)
+    source = step.kernel.read_text(encoding="utf-8")
+    choices = [parse(word, source, step.id) for word in args.values]
+    combinations = list(itertools.product(*[[(name, v) for v in values]
+                                            for name, values in choices]))
+    if len(combinations) > MOST:
+        raise term.UserError(f"{len(combinations)} combinations are too many, {MOST} at most")
+    size_list = sizes.parse(args.sizes) if args.sizes else None
+    regimes = options.regimes(args.regimes)
+    out = files.writable_folder(args.out)
+    if args.device == "gpu":
+        options.need_gpu()
+    ready = setup.ready()
+    device = options.choose_device(args.device, ready)
+    if device == "gpu" and not step.runs_on(ready.gpu.sm):
+        raise term.UserError(f"{step.id} {step.why_not(ready.gpu.sm)}; --device emulated checks it")
+    names = write_copies(step, source, combinations)
+    copies = [copy for copy in steps.everything(FOLDER) if copy.id in names]
+    copies.sort(key=lambda copy: list(names).index(copy.id))
+    if device == "emulated":
+        return emulated.check(ready, copies, size_list, limit=args.time_limit, extra_steps=FOLDER,
+                              names=names)
+    target = out / f"sweep-{step.id}.json"
+    run = session.Session(ready, copies, size_list or [(4096,) * 3], regimes, args.time_limit,
+                          after_each=lambda s: results.save(s.merged(), target),
+                          extra_steps=FOLDER, names=names)
+    run.run()
+    if not run.children:
+        raise term.UserError(f"no value of {', '.join(n for n, _ in choices)} could be measured", 1)
+    term.say(f"x before: against {step.id} as it is", term.DIM)
+    made = plots.draw(ready, target, out, ["sweep"], extra=["--name", target.stem])
+    term.say("\n" + ", ".join(paths.shown(p) for p in [target, *made]))
+    # Values that are refused belong to a sweep; wrong results, crashes and hangs do not.
+    return 1 if any(not _refused(reason) for _, _, reason in run.failures) else 0
+
+
+def _refused(reason):
+    return reason.startswith("does not build") or "needs " in reason
+
+
+def constants(source):
+    """{NAME: its initialiser} of a kernel."""
+    return dict(re.findall(r"^constexpr (?:int|unsigned|uint32_t|int64_t|size_t) ([A-Z]\w*) = ([^;]+);",
+                           source, re.M))
+
+
+def parse(word, source, step_id):
+    """(NAME, [values]) of NAME=a..b, a..b*2 or a,b,c."""
+    name, equals, text = word.partition("=")
+    known = constants(source)
+    if name not in known:
+        raise term.UserError(f"{step_id} has no constant '{name}'; it has {', '.join(known)}")
+    values = []
+    for part in text.split(",") if equals else []:
+        found = re.fullmatch(r"(\d+)(?:\.\.(\d+)(?:\*(\d+))?)?", part)
+        if not found or (found[3] and int(found[3]) < 2) or (found[3] and int(found[1]) == 0):
+            values = []
+            break
+        first, last, factor = int(found[1]), int(found[2] or found[1]), int(found[3] or 0)
+        while first <= last and len(values) <= MOST:
+            values.append(first)
+            first = first * factor if factor else first + 1
+    if not values:
+        raise term.UserError(f"'{word}': write {name}=2..6, {name}=8..64*2 (doubling) or "
+                             f"{name}=16,32")
+    return name, list(dict.fromkeys(values))
+
+
+def write_copies(step, source, combinations):
+    """{id of the copy: what to call it}; each folder a whole step whose base is the original."""
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    names = {}
+    for combination in combinations:
+        text = re.sub(r"^// base:.*$", f"// base: {step.id}", source, count=1, flags=re.M)
+        for name, value in combination:
+            text = re.sub(rf"^(constexpr \w+ {name} = )[^;]+;", rf"\g<1>{value};", text, count=1,
+                          flags=re.M)
+        same = all(constants(source)[name] == str(value) for name, value in combination)
+        copy = "-".join([step.id, *(f"{name}-{value}" for name, value in combination)])
+        folder = FOLDER / copy
+        folder.mkdir(parents=True)
+        for header in step.folder.glob("*.h"):
+            shutil.copy(header, folder)
+        files.write_text(folder / "kernel.cu", text)
+        names[copy] = ",".join(f"{name}={value}" for name, value in combination) + (
+            " as is" if same else "")
+    return names
