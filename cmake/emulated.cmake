@@ -6,8 +6,10 @@ find_package(Boost REQUIRED COMPONENTS context)
 
 add_compile_definitions(LADDER_EMULATED)
 # Kernels are compiled for ThreadSanitizer but linked without its runtime: the emulator defines
-# the hooks, and so sees every plain load and store. Whole-struct accesses stay whole.
-set(kernel_flags -fsanitize=thread -fno-tree-sra -fno-pie -g -Wno-tsan -Wno-unknown-pragmas
+# the hooks, and so sees every plain load and store. The optimisations that split, merge or widen
+# accesses are off: what is counted is what the kernel says. -g is what reports take lines from.
+set(kernel_flags -fsanitize=thread -fno-tree-sra -fno-tree-vectorize -fno-store-merging
+                 -fno-strict-aliasing -fno-pie -O2 -g -Wno-tsan -Wno-unknown-pragmas
                  -Wno-attributes -Wno-psabi)
 
 file(GLOB emulator_sources CONFIGURE_DEPENDS common/emulator/*.cpp)
