@@ -14,15 +14,16 @@ def bin_dir():
     return os.environ.get("LADDER_BIN")
 
 
-def folder(device):
-    return paths.BUILD / device
+def folder(device, archs=None):
+    """A build for other GPUs than this machine's has a folder of its own."""
+    return paths.BUILD / (f"{device}-all" if archs else device)
 
 
 def program(device, step_id):
     return Path(bin_dir() or folder(device) / "bin") / step_id
 
 
-def build(setup, device, chosen, archs=None, extra=None, tests=False, quiet=False):
+def build(setup, device, chosen, archs=None, extra=None, quiet=False):
     """{step id: why it could not be built}, empty when all were. `chosen` are ids of steps;
     `extra` is a second folder of steps (a sweep's copies)."""
     if bin_dir():
@@ -31,15 +32,15 @@ def build(setup, device, chosen, archs=None, extra=None, tests=False, quiet=Fals
                                              else ["Boost.Context"]))
     if device == "gpu" and not setup.nvcc:
         raise UserError(f"nothing can be built for a GPU here: {setup.why_no_nvcc}")
-    configure(setup, device, archs, extra, tests)
-    return _ninja(folder(device), chosen, quiet)
+    configure(setup, device, archs, extra)
+    return _ninja(folder(device, archs), chosen, quiet)
 
 
-def configure(setup, device, archs=None, extra=None, tests=False):
+def configure(setup, device, archs=None, extra=None):
     """cmake, unless everything it was told is as it was."""
-    where = folder(device)
+    where = folder(device, archs)
     command = ["cmake", "--preset", device, "-B", str(where),
-               f"-DLADDER_TESTS={'ON' if tests else 'OFF'}",
+               f"-DLADDER_TESTS={'OFF' if 'Catch2' in setup.missing else 'ON'}",
                f"-DLADDER_EXTRA_STEPS={extra or ''}"]
     if device == "gpu":
         command += [f"-DCMAKE_CUDA_COMPILER={setup.nvcc}",

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 
 PR_SET_PDEATHSIG = 1
+_running = set()  # processes of this and other threads, for `end_all`
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -38,6 +39,7 @@ def run(command, limit=None, cwd=None, env=None, tick=None, show=False):
                                env={**os.environ, **(env or {})}, start_new_session=True,
                                preexec_fn=_die_with_parent)
     timed_out = False
+    _running.add(process)
     try:
         while True:
             try:
@@ -57,9 +59,16 @@ def run(command, limit=None, cwd=None, env=None, tick=None, show=False):
         raise
     finally:
         kill_group(process)  # grandchildren that it left
+        _running.discard(process)
     code = process.returncode
     return Result(128 - code if code < 0 else code, out or "", err or "", timed_out,
                   time.monotonic() - started)
+
+
+def end_all():
+    """Ends what other threads have started; they then see a killed child."""
+    for process in list(_running):
+        kill_group(process)
 
 
 def kill_group(process):

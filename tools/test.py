@@ -1,0 +1,238 @@
+"""Run every test this machine can run; set up what is missing first.
+
+  ./ladder test                 all
+  ./ladder test --only tools    one part: tools, cpp, build, emulated, exports, gpu
+
+tools: the front door itself. cpp: the C++ tests. build: every step with nvcc for each of its
+targets; a register spill or a wgmma that ptxas serialises fails it. emulated: every step on the
+emulated device at its awkward shapes. exports: every step's single file compiled. gpu: on a GPU,
+the tests that need one. What cannot run here is skipped by name. The last line counts.
+"""
+import concurrent.futures
+import os
+import re
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from . import export as exporter
+from .lib import build, child, lock, measure, paths, setup, steps, term
+
+PARTS = ("tools", "build", "cpp", "emulated", "exports", "gpu")
+
+
+def arguments(parser):
+    parser.add_argument("--only", choices=PARTS, action="append", metavar="PART",
+                        help=", ".join(PARTS) + "; may be repeated")
+
+
+def main(args):
+    tally = Tally()
+    ready = setup.ready()
+    known = steps.everything()
+    try:
+        for part in PARTS:
+            if not args.only or part in args.only:
+                started = time.monotonic()
+                term.say(f"\n{part}", term.BOLD)
+                globals()[f"test_{part}"](tally, ready, known)
+                term.say(f"  {part}: {time.monotonic() - started:.0f} s", term.DIM)
+    except BaseException:
+        child.end_all()
+        raise
+    return tally.end()
+
+
+class Tally:
+    def __init__(self):
+        self.passed, self.failures, self.skips = 0, [], []
+
+    def ok(self, name, count=1):
+        self.passed += count
+        term.say(f"  ok    {name}")
+
+    def fail(self, name, reason, details=""):
+        self.failures.append(name)
+        term.say(f"  FAIL  {name}: {term.one_line(reason)}", term.RED)
+        for line in details.rstrip().splitlines()[-60:]:
+            term.say("        " + line)
+
+    def skip(self, name, reason, count=1):
+        self.skips += [name] * count
+        term.say(f"  skip  {name}: {term.one_line(reason)}", term.YELLOW)
+
+    def end(self):
+        if self.failures:
+            term.say("\nfailed: " + ", ".join(self.failures), term.RED)
+        term.say(f"\n{self.passed} passed, {len(self.failures)} failed, {len(self.skips)} skipped")
+        return 1 if self.failures or not self.passed else 0
+
+
+def side_by_side(jobs, work):
+    """`work` over all jobs, as many at once as there are cores; results in the order of jobs."""
+    with concurrent.futures.ThreadPoolExecutor(max(1, os.cpu_count() or 1)) as pool:
+        yield from zip(jobs, pool.map(work, jobs))
+
+
+# ---- parts -----------------------------------------------------------------------------------------
+
+def test_tools(tally, ready, known):
+    """tests/test_*.py, by unittest; a file at a time so that a failure names it."""
+    environment = {"LADDER_PLOT_PYTHON": ready.plot_python, "PYTHONDONTWRITEBYTECODE": "1"}
+    files = sorted((paths.ROOT / "tests").glob("test_*.py"))
+
+    def work(file):
+        return child.run([sys.executable, "-m", "unittest", "-v", file.stem], limit=300,
+                         cwd=paths.ROOT / "tests", env=environment)
+
+    for file, done in side_by_side(files, work):
+        count = int((re.findall(r"^Ran (\d+) test", done.err, re.M) or ["0"])[-1])
+        for name, reason in re.findall(r"^(\w+) .*\.\.\. skipped '(.*)'$", done.err, re.M):
+            tally.skip(f"{file.stem}.{name}", reason)
+            count -= 1
+        failed = re.findall(r"^(?:FAIL|ERROR): (\S+)", done.err, re.M)
+        for name in failed:
+            tally.fail(f"{file.stem}.{name}", "see below")
+        if failed or not done.ok:
+            if not failed:
+                tally.fail(file.stem, child.why(done, 300))
+            for line in done.err.splitlines()[-80:]:
+                term.say("        " + line)
+        if count - len(failed) > 0:
+            tally.ok(f"{file.stem}, {count - len(failed)} tests", count - len(failed))
+
+
+def test_build(tally, ready, known):
+    if not ready.nvcc:
+        tally.skip("every step with nvcc", ready.why_no_nvcc, len(known))
+        return
+    archs = sorted({*steps.DEFAULT_ARCHS, *([str(ready.gpu.sm)] if ready.gpu else [])}, key=int)
+    failed = build.build(ready, "gpu", [s.id for s in known], archs=archs)
+    for step in known:
+        targets = ", ".join(f"sm_{t}" for t in step.targets(archs))
+        if step.id in failed:
+            tally.fail(f"{step.id} for {targets}", failed[step.id])
+        else:
+            tally.ok(f"{step.id} for {targets}, nothing spilled, nothing serialised")
+
+
+def test_cpp(tally, ready, known):
+    if gone := {"Catch2", "Boost.Context"} & ready.missing.keys():
+        tally.skip("C++ tests", f"{', '.join(gone)} missing")
+        return
+    names = ["harness_tests", "emulator_tests"]
+    _catch(tally, ready, "emulated", [n for n in names if list(_sources(n))])
+
+
+def _sources(name):
+    return (paths.ROOT / "tests").glob(name.split("_")[0] + "_*.c*")
+
+
+def _catch(tally, ready, device, names):
+    """Builds and runs Catch2 programs; counts their test cases."""
+    failed = build.build(ready, device, names)
+    for name in names:
+        if name in failed:
+            tally.fail(name, failed[name], _build_log(device))
+            continue
+        done = child.run([build.program(device, name)], limit=600, cwd=paths.ROOT)
+        summary = done.out.strip().splitlines()[-1] if done.out.strip() else ""
+        if done.ok and (found := re.search(r"in (\d+) test case", summary)):
+            tally.ok(f"{name}: {summary}", int(found[1]))
+        elif done.ok and "No tests ran" in done.out:
+            tally.skip(name, "no test in it runs here")
+        else:
+            tally.fail(name, summary or child.why(done, 600), done.out + done.err)
+
+
+def _build_log(device):
+    try:
+        return (build.folder(device) / "ladder-build.log").read_text()
+    except OSError:
+        return ""
+
+
+def test_emulated(tally, ready, known):
+    if "Boost.Context" in ready.missing:
+        tally.skip("every step emulated", "Boost.Context missing", len(known))
+        return
+    failed = build.build(ready, "emulated", [s.id for s in known])
+    jobs = []
+    for step in known:
+        if step.id in failed:
+            tally.fail(f"{step.id} emulated", failed[step.id])
+        else:
+            jobs += [(step, seed) for seed in (1, 2, 3)]
+    for (step, seed), outcome in side_by_side(jobs, lambda job: measure.check(
+            job[0], "emulated", seed=job[1], limit=300)):
+        name = f"{step.id} emulated, seed {seed}"
+        if outcome.ok:
+            shapes = measure.shapes(outcome)
+            tally.ok(f"{name}: {len(shapes)} shapes right, {outcome.ran.seconds:.1f} s")
+        else:
+            tally.fail(name, outcome.reason, outcome.ran.out + outcome.ran.err if outcome.ran else "")
+
+
+def test_exports(tally, ready, known):
+    if not ready.nvcc:
+        tally.skip("every step's export compiled", ready.why_no_nvcc, len(known))
+        return
+    with tempfile.TemporaryDirectory(prefix="ladder-export-") as folder:
+        for step, (reason, details) in side_by_side(
+                known, lambda step: _export(ready, step, Path(folder))):
+            name = f"{step.id} exported and compiled"
+            if reason:
+                tally.fail(name, reason, details)
+            else:
+                tally.ok(name)
+
+
+def _export(ready, step, folder):
+    """Builds the single file with the very line in its head; ("", "") or why not."""
+    file = folder / f"{step.id}.cu"
+    sm = ready.gpu.sm if ready.gpu and step.runs_on(ready.gpu.sm) else int(step.arch[:2])
+    text = exporter.export(step, file.name, sm)
+    file.write_text(text)
+    line = exporter.build_line(text).split()
+    done = child.run([ready.nvcc, *line[1:]], limit=300, cwd=folder)
+    if not done.ok:
+        return build.first_error(done.out + done.err), done.err
+    return "", ""
+
+
+def test_gpu(tally, ready, known):
+    """What only a GPU can tell."""
+    suites = [n for n in ["gpu_tests"] if list(_sources(n))]
+    if not ready.gpu or not ready.nvcc:
+        why = "no GPU here" if not ready.gpu else ready.why_no_nvcc
+        for name in [*suites, "steps checked on a GPU", "exports run on a GPU"]:
+            tally.skip(name, why)
+        return
+    fit = [s for s in known if s.runs_on(ready.gpu.sm)]
+    for step in known:
+        if step not in fit:
+            tally.skip(f"{step.id} on the GPU", step.why_not(ready.gpu.sm))
+    with lock.gpu(ready.gpu.uuid):
+        if suites:
+            _catch(tally, ready, "gpu", suites)
+        failed = build.build(ready, "gpu", [s.id for s in fit])
+        for step in fit:
+            if step.id in failed:
+                tally.fail(f"{step.id} on the GPU", failed[step.id])
+                continue
+            outcome = measure.check(step, "gpu", limit=300)
+            if outcome.ok:
+                tally.ok(f"{step.id} on the GPU: {len(measure.shapes(outcome))} shapes right")
+            else:
+                tally.fail(f"{step.id} on the GPU", outcome.reason)
+        with tempfile.TemporaryDirectory(prefix="ladder-export-") as folder:
+            for step in fit:
+                reason, details = _export(ready, step, Path(folder))
+                if not reason:
+                    done = child.run([Path(folder) / step.id], limit=300)
+                    reason = "" if done.ok else child.why(done, 300)
+                if reason:
+                    tally.fail(f"{step.id} exported, on the GPU", reason, details)
+                else:
+                    tally.ok(f"{step.id} exported, on the GPU: {done.out.splitlines()[-1]}")
