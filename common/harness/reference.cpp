@@ -1,5 +1,8 @@
 #include "common/harness/reference.h"
 
+#include <cmath>
+#include <cstdio>
+
 #include "common/harness/operands.h"
 
 namespace harness {
@@ -34,7 +37,7 @@ std::string explain(const Verdict& v, int64_t M, int64_t N) {
   if (v.wrong == 0) return v.guard;
   char text[160];
   snprintf(text, sizeof text, ", first C[%lld][%lld] = %.9g, should be %.9g", (long long)v.row,
-           (long long)v.col, v.got, v.want);
+           (long long)v.col, std::isnan(v.got) ? NAN : v.got, v.want);  // not "-nan"
   std::string line = std::to_string(v.wrong) + " of " + std::to_string(M * N) +
                      (v.wrong == 1 ? " elements is wrong" : " elements are wrong") + text;
   if (v.allowed > 0) {
@@ -67,10 +70,9 @@ std::string Matrix::damage() const {
   std::vector<uint16_t> band(guard_ / 2);
   for (const bool after : {true, false}) {
     gpu::copy_to_host(band.data(), after ? data() + count() : data() - guard_ / 2, guard_);
-    for (size_t i = 0; i < band.size(); ++i) {
-      const size_t distance = after ? i : band.size() - 1 - i;  // the nearest one is named
-      if (band[after ? i : distance] == 0xffff) continue;
-      return "something was written " + std::to_string(distance + 1) + " elements " +
+    for (size_t i = 0; i < band.size(); ++i) {  // from the matrix outwards
+      if (band[after ? i : band.size() - 1 - i] == 0xffff) continue;
+      return "something was written " + std::to_string(i + 1) + " elements " +
              (after ? "past the end of " : "before the start of ") + name_;
     }
   }
