@@ -85,7 +85,7 @@ TEST_CASE("a result file appears whole or not at all") {
   };
   std::remove(path.c_str());
   {
-    OutputFile file(path);
+    const OutputFile file(path);
     CHECK_FALSE(std::ifstream(path).good());
   }
   CHECK_FALSE(std::ifstream(path).good());  // given up: nothing is left

@@ -115,7 +115,7 @@ bool has_regime(const Options& options, const char* regime) {
 
 int bench_command(const Program& program, const Options& options) {
   refuse_debug_build();
-  OutputFile file(options.json);
+  const OutputFile file(options.json);
   const Step step = find_step(program.step);
   for (const Size& size : options.sizes) require_support(step, size);
   require_device(program);
@@ -155,7 +155,7 @@ int bench_command(const Program& program, const Options& options) {
 
 int ceilings_command(const Program&, const Options& options) {
   refuse_debug_build();
-  OutputFile file(options.json);
+  const OutputFile file(options.json);
   const GpuInfo gpu = gpu_info();
   require_device({"the set of ceilings", "", "75+", ""});
   const Nvml nvml(gpu.pci);

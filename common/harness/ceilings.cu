@@ -172,10 +172,12 @@ Ceiling::Ceiling(const std::string& unit, gpu::Stream stream) : impl_(new Impl) 
   }
   if (unit == "smem") c.kernel = smem_kernel, bytes = THREADS * 8 * 16, blocks_per_sm = 4;
   if (unit == "hbm" || unit == "l2") {
-    c.kernel = read_kernel, blocks_per_sm = 8;
-    // HBM: 16 times L2, so that at most 1/16 of the reads hit. L2: a quarter, which stays in.
-    c.bytes = int64_t(unit == "hbm" ? gpu.l2 * 16 : gpu.l2 / 4) / 4096 * 4096;
-    if (unit == "hbm" && c.bytes > free_memory() / 2) c.bytes = int64_t(free_memory() / 2);
+    c.kernel = read_kernel, blocks_per_sm = unit == "hbm" ? 8 : 4;
+    // HBM: 16 times L2, so that at most 1/16 of the reads hit. L2: a third, which stays in. Whole
+    // rounds of the grid, four loads a thread.
+    const double wanted = unit == "hbm" ? std::min(gpu.l2 * 16, free_memory() / 2) : gpu.l2 / 3;
+    const int64_t grid_reads = int64_t(gpu.sms) * blocks_per_sm * THREADS * 64;
+    c.bytes = std::max<int64_t>(1, int64_t(wanted) / grid_reads) * grid_reads;
   }
   if (!c.kernel) throw gpu::Error("there is no ceiling of \"" + unit + "\"");
   const int blocks = gpu.sms * blocks_per_sm;

@@ -82,7 +82,7 @@ std::string check_step(const Step& step, const Size& size, uint64_t seed) {
 }
 
 int check_command(const Program& program, const Options& options) {
-  OutputFile file(options.json);
+  const OutputFile file(options.json);
   const Step step = find_step(program.step);
   for (const Size& size : options.sizes) require_support(step, size);
   require_device(program);

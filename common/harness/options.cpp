@@ -15,7 +15,7 @@ void check_benchmark_flag(const std::string& flag) {
       "--benchmark_filter",     "--benchmark_format",
       "--benchmark_out",        "--benchmark_out_format",
       "--benchmark_color",      "--benchmark_counters_tabular",
-      "--benchmark_list_tests", "--benchmark_display_aggregates_only"};
+      "--benchmark_display_aggregates_only"};
   const std::string name = flag.substr(0, flag.find('='));
   if (!contains(allowed, name))
     throw UsageError(name + " would change the method of measuring (notes/measuring.md); filter, "

@@ -82,7 +82,13 @@ Context make_context(const Options& options, const GpuInfo& gpu, const Nvml& nvm
 }
 
 void write_report(const std::vector<Row>& rows, const Context& context, const Options& options,
-                  OutputFile& file) {
+                  const OutputFile& file) {
+  if (rows.empty()) {  // all was left out; the library would call that an error
+    std::string text;
+    for (const auto& [key, value] : context)
+      text += (text.empty() ? "" : ", ") + quoted(key) + ": " + quoted(value);
+    return file.commit("{\"context\": {" + text + "}, \"benchmarks\": []}\n");
+  }
   std::vector<std::string> flags = {"harness"};
   flags.insert(flags.end(), options.benchmark_flags.begin(), options.benchmark_flags.end());
   std::vector<char*> argv;
@@ -117,7 +123,8 @@ void write_report(const std::vector<Row>& rows, const Context& context, const Op
     benchmark::RunSpecifiedBenchmarks(&screen, &second);
   }
   benchmark::Shutdown();
-  if (!json.str().empty()) file.commit(json.str());  // nothing was to be run: a list, a filter
+  if (json.str().empty()) throw UsageError("--benchmark_filter matches none of the rows");
+  file.commit(json.str());
 }
 
 }  // namespace harness

@@ -25,6 +25,6 @@ Context make_context(const Options& options, const GpuInfo& gpu, const Nvml& nvm
 
 /// Writes Google Benchmark's JSON to `file`, and its console where a --benchmark_ flag asks.
 void write_report(const std::vector<Row>& rows, const Context& context, const Options& options,
-                  OutputFile& file);
+                  const OutputFile& file);
 
 }  // namespace harness

@@ -76,25 +76,22 @@ std::string quoted(const std::string& value) {
 
 OutputFile::OutputFile(const std::string& path) : path_(path) {
   if (path_.empty()) return;
-  beside_ = path_ + "." + std::to_string(getpid()) + ".part";
-  if (!std::ofstream(beside_)) {
-    beside_.clear();
+  const size_t slash = path_.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path_.substr(0, slash + 1);
+  if (access(folder.c_str(), W_OK) != 0)
     throw UsageError("cannot write " + path_ + ": does its folder exist, and may you write there?");
-  }
 }
 
-OutputFile::~OutputFile() {
-  if (!beside_.empty()) std::remove(beside_.c_str());
-}
-
-void OutputFile::commit(const std::string& content) {
+void OutputFile::commit(const std::string& content) const {
   if (path_.empty()) return;
-  std::ofstream file(beside_, std::ios::binary);
+  const std::string beside = path_ + "." + std::to_string(getpid()) + ".part";
+  std::ofstream file(beside, std::ios::binary);
   file << content;
   file.close();
-  if (!file || std::rename(beside_.c_str(), path_.c_str()) != 0)
-    throw UsageError("cannot write " + path_ + ": is the disk full?");
-  beside_.clear();
+  if (!file || std::rename(beside.c_str(), path_.c_str()) != 0) {
+    std::remove(beside.c_str());
+    throw UsageError("cannot write " + path_ + ": is the disk full, or is it a folder?");
+  }
 }
 
 }  // namespace harness

@@ -33,16 +33,15 @@ int64_t parse_integer(const std::string& word, const std::string& what, int64_t 
 std::string quoted(const std::string& value);
 
 /// A file that appears under its name only once it is complete: written beside, then renamed.
-/// Throws UsageError if the folder cannot be written, which is known before the work starts.
+/// Throws UsageError if it cannot be written, and at construction already, before the work starts,
+/// if its folder cannot.
 class OutputFile {
  public:
   explicit OutputFile(const std::string& path);  // "" writes nothing
-  ~OutputFile();
-  OutputFile(const OutputFile&) = delete;
-  void commit(const std::string& content);
+  void commit(const std::string& content) const;
 
  private:
-  std::string path_, beside_;
+  std::string path_;
 };
 
 }  // namespace harness
