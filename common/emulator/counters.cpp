@@ -1,0 +1,195 @@
+// Counters: what an access costs the memory system. One request is what the lanes of a warp do at
+// the same place of the program; global memory moves sectors of 32 bytes, shared memory one word of
+// each of 32 banks per wavefront.
+#include <algorithm>
+#include <cstring>
+
+#include "common/emulator/report.h"
+
+namespace emu {
+namespace {
+
+struct Lane {
+  uintptr_t address;
+  unsigned bytes;
+};
+
+/// Distinct words of the busiest bank, and over all banks.
+struct Banks {
+  unsigned most = 0, words = 0;
+};
+
+Banks banks(const Lane* lanes, size_t n) {
+  uint32_t words[128];
+  unsigned count = 0;
+  for (size_t i = 0; i < n; ++i)
+    for (unsigned b = 0; b < std::max(4u, lanes[i].bytes) && count < 128; b += 4)
+      words[count++] = uint32_t((lanes[i].address + b) / 4);
+  const uint32_t first = count ? words[0] / 32 : 0;
+  bool one_row = true, ascending = true;  // the common case, without a sort
+  for (unsigned i = 0; i < count; ++i) {
+    one_row &= words[i] / 32 == first;
+    ascending &= i == 0 || words[i] >= words[i - 1];
+  }
+  if (!ascending) std::sort(words, words + count);
+  count = unsigned(std::unique(words, words + count) - words);
+  if (one_row) return {count ? 1u : 0u, count};
+  unsigned per_bank[32] = {}, most = 0;
+  for (unsigned i = 0; i < count; ++i) most = std::max(most, ++per_bank[words[i] % 32]);
+  return {most, count};
+}
+
+/// Wide accesses go in phases of 128 bytes; two neighbouring phases go as one where they still
+/// have no conflict (all the same words, for example).
+void count_shared(Access& c, const Lane* lanes, size_t n) {
+  unsigned size = 4;
+  for (size_t i = 0; i < n; ++i) size = std::max(size, lanes[i].bytes), c.bytes += lanes[i].bytes;
+  const size_t phase = 128 / size;
+  ++c.requests;
+  c.ideal += std::max(1u, (banks(lanes, n).words + 31) / 32);
+  if (phase >= 32) {
+    c.wavefronts += banks(lanes, n).most;
+    return;
+  }
+  for (size_t i = 0; i < n; i += 2 * phase) {
+    const size_t m = std::min(n - i, 2 * phase), first = std::min(m, phase);
+    const unsigned both = banks(lanes + i, m).most;
+    c.wavefronts += both <= 1 ? both
+                              : banks(lanes + i, first).most +
+                                    banks(lanes + i + first, m - first).most;
+  }
+}
+
+void count_global(Access& c, const Lane* lanes, size_t n) {
+  uintptr_t sectors[32 * 2];
+  unsigned count = 0;
+  for (size_t i = 0; i < n; ++i) {
+    c.bytes += lanes[i].bytes;
+    const uintptr_t last = (lanes[i].address + lanes[i].bytes - 1) / 32;
+    for (uintptr_t s = lanes[i].address / 32; s <= last && count < 64; ++s)
+      if (!count || sectors[count - 1] != s) sectors[count++] = s;
+  }
+  if (!std::is_sorted(sectors, sectors + count)) std::sort(sectors, sectors + count);
+  ++c.requests;
+  c.sectors += uint64_t(std::unique(sectors, sectors + count) - sectors);
+}
+
+void count_request(AccessKind kind, const Lane* lanes, size_t n) {
+  Counters& c = state.counters;
+  switch (kind) {
+    case kGlobalLoad: return count_global(c.global_load, lanes, n);
+    case kGlobalStore: return count_global(c.global_store, lanes, n);
+    case kSharedLoad: return count_shared(c.shared_load, lanes, n);
+    case kSharedStore: return count_shared(c.shared_store, lanes, n);
+    case kCpAsync: return count_shared(c.cp_async, lanes, n);
+  }
+}
+
+}  // namespace
+
+/// Lanes reach a place in the same order; a lane that is elsewhere makes a request of its own.
+void count_warp(Warp& w) {
+  size_t next[32] = {};
+  for (int lead = 0; lead < 32;) {
+    if (next[lead] == w.log[lead].size()) {
+      w.log[lead].clear();
+      ++lead;
+      continue;
+    }
+    const LoggedAccess first = w.log[lead][next[lead]];
+    Lane lanes[32];
+    size_t n = 0;
+    for (int i = lead; i < 32; ++i) {
+      if (next[i] == w.log[i].size()) continue;
+      const LoggedAccess& a = w.log[i][next[i]];
+      if (a.site != first.site || a.kind != first.kind) continue;
+      ++next[i];
+      lanes[n++] = {a.address, a.bytes};
+    }
+    count_request(first.kind, lanes, n);
+  }
+}
+
+void count_matrix(Access& c, const void* const* rows, unsigned matrices) {
+  ++c.requests;
+  c.bytes += matrices * 128;
+  c.ideal += matrices;
+  for (unsigned m = 0; m < matrices; ++m) {
+    Lane lanes[8];
+    for (int i = 0; i < 8; ++i) lanes[i] = {offset_of(uintptr_t(rows[m * 8 + i])), 16};
+    c.wavefronts += banks(lanes, 8).most;
+  }
+}
+
+const Counters& counters() { return state.counters; }
+
+std::vector<std::pair<std::string, double>> counters_list(const Counters& c) {
+  std::vector<std::pair<std::string, double>> list;
+  auto add = [&](const std::string& name, double value) { list.emplace_back(name, value); };
+  add("blocks", double(c.blocks));
+  const std::pair<const char*, const Access*> global[] = {{"global_load", &c.global_load},
+                                                          {"global_store", &c.global_store}};
+  for (auto& [name, a] : global) {
+    add(name + std::string("_requests"), double(a->requests));
+    add(name + std::string("_sectors"), double(a->sectors));
+    add(name + std::string("_bytes"), double(a->bytes));
+  }
+  const std::pair<const char*, const Access*> shared[] = {
+      {"shared_load", &c.shared_load}, {"shared_store", &c.shared_store},
+      {"ldmatrix", &c.ldmatrix},       {"stmatrix", &c.stmatrix},
+      {"cp_async", &c.cp_async}};
+  for (auto& [name, a] : shared) {
+    add(name + std::string("_requests"), double(a->requests));
+    add(name + std::string("_wavefronts"), double(a->wavefronts));
+    add(name + std::string("_ideal_wavefronts"), double(a->ideal));
+  }
+  add("cp_async_bytes", double(c.cp_async.bytes));
+  add("tma_load_bytes", double(c.tma_load_bytes));
+  add("tma_store_bytes", double(c.tma_store_bytes));
+  add("mma_flops", double(c.mma_flops));
+  add("wgmma_flops", double(c.wgmma_flops));
+  add("barriers", double(c.barriers));
+  add("mbarrier_arrivals", double(c.mbarrier_arrivals));
+  add("mbarrier_waits", double(c.mbarrier_waits));
+  add("atomics", double(c.atomics));
+  return list;
+}
+
+std::string counters_table(const Counters& c) {
+  std::string out;
+  auto global = [&](const char* name, const Access& a) {
+    if (a.requests)
+      out += format("  %-14s %10lu requests  %10lu sectors (%.1f per request, %.0f %% of the bytes "
+                    "used)\n", name, (long)a.requests, (long)a.sectors,
+                    double(a.sectors) / double(a.requests),
+                    100.0 * double(a.bytes) / (32.0 * double(a.sectors)));
+  };
+  auto shared = [&](const char* name, const Access& a) {
+    if (a.requests)
+      out += format("  %-14s %10lu requests  %10lu wavefronts, ideal %lu (%.2f times)\n", name,
+                    (long)a.requests, (long)a.wavefronts, (long)a.ideal,
+                    double(a.wavefronts) / double(a.ideal));
+  };
+  auto number = [&](const char* name, uint64_t n, const char* unit) {
+    if (n) out += format("  %-14s %10lu %s\n", name, (long)n, unit);
+  };
+  global("global load", c.global_load);
+  global("global store", c.global_store);
+  shared("shared load", c.shared_load);
+  shared("shared store", c.shared_store);
+  shared("ldmatrix", c.ldmatrix);
+  shared("stmatrix", c.stmatrix);
+  shared("cp.async", c.cp_async);
+  number("cp.async", c.cp_async.bytes, "bytes");
+  number("TMA load", c.tma_load_bytes, "bytes");
+  number("TMA store", c.tma_store_bytes, "bytes");
+  number("mma.sync", c.mma_flops, "FLOP");
+  number("wgmma", c.wgmma_flops, "FLOP");
+  number("barriers", c.barriers, "thread arrivals");
+  number("mbarriers", c.mbarrier_arrivals, "arrivals");
+  number("mbarriers", c.mbarrier_waits, "waits");
+  number("atomics", c.atomics, "");
+  return out;
+}
+
+}  // namespace emu

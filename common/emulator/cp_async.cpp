@@ -1,0 +1,90 @@
+// cp.async: copies of single threads. The destination is poison until the thread waits for its
+// group, or until an mbarrier arrival that follows the copies is delivered.
+#include <cstring>
+
+#include "common/emulator/mutate.h"
+#include "common/emulator/report.h"
+
+namespace emu {
+namespace {
+
+void land_copy(CpAsync& copy, unsigned writer, Tick tick) {
+  if (copy.landed) return;
+  copy.landed = true;
+  if (copy.valid)
+    memcpy(copy.smem, copy.gmem, copy.bytes);
+  else
+    memset(copy.smem, 0, copy.bytes);
+  land(*region_of(uintptr_t(copy.smem)), uintptr_t(copy.smem), copy.bytes, writer, tick,
+       Proxy::generic);
+}
+
+}  // namespace
+
+void cp_async(void* smem, const void* gmem, unsigned bytes, bool valid, Loc here) {
+  const Site at = site(here);
+  const uintptr_t to = uintptr_t(smem), from = uintptr_t(gmem);
+  Region* r = checked_region(to, bytes, false, "cp.async writes", at);
+  if (!r) return;
+  if (valid) {
+    Region* source = checked_region(from, bytes, true, "cp.async reads", at);
+    if (!source) return;
+    shadow_read(*source, from, bytes, at, view_of(self), Proxy::generic, nullptr);
+  }
+  if (to % bytes || (valid && from % bytes)) {
+    report("misaligned", at, [&] {
+      return format("cp.async of %u bytes from %s to %s: both must be multiples of %u", bytes,
+                    place(from).c_str(), place(to).c_str(), bytes);
+    });
+    return;
+  }
+  View v = view_of(self);
+  v.tick = kInFlight;
+  shadow_write(*r, to, bytes, at, v, Proxy::generic, "cp.async to");
+  memset(smem, 0xFF, bytes);
+  trace("cp.async issued", to, at);
+  self->loads = true;
+  self->cp_open.push_back(std::make_shared<CpAsync>(
+      CpAsync{static_cast<char*>(smem), static_cast<const char*>(gmem), bytes, valid, at}));
+  state.counters.cp_async.bytes += valid ? bytes : 0;
+  log_access(to - r->begin, bytes, kCpAsync, at);
+}
+
+void cp_async_commit_group(Loc here) {
+  if (mutated("cp_async_commit_group", here) == Mutation::skip) return;
+  self->cp_groups.push_back(std::move(self->cp_open));
+  self->cp_open.clear();
+}
+
+void cp_async_wait_group(unsigned n, Loc here) {
+  const Mutation m = mutated("cp_async_wait_group", here, true);
+  if (m == Mutation::skip) return;
+  if (m == Mutation::change) ++n;
+  while (self->cp_groups.size() > n) {
+    for (auto& copy : self->cp_groups.front()) land_copy(*copy, self->id, self->now);
+    self->cp_groups.pop_front();
+  }
+}
+
+void cp_async_mbarrier_arrive(uint64_t* bar, Loc here) {
+  if (mutated("cp_async_mbarrier_arrive_noinc", here) == Mutation::skip) return;
+  Mbarrier* b = find_mbarrier(bar, self->cta, here, false);
+  if (!b) return;
+  CpGroup copies;
+  auto take = [&](const CpGroup& group) {
+    for (auto& copy : group)
+      if (!copy->landed) copies.push_back(copy);
+  };
+  for (const CpGroup& group : self->cp_groups) take(group);
+  take(self->cp_open);
+  while (!self->cp_groups.empty() && self->cp_groups.front().empty()) self->cp_groups.pop_front();
+  const Site at = site(here);
+  ++state.counters.mbarrier_arrivals;
+  auto deliver = [b, copies = std::move(copies), at] {
+    for (auto& copy : copies) land_copy(*copy, b->agent, b->phase + 1);
+    mbarrier_arrive_one(*b, at, "cp_async_mbarrier_arrive_noinc");
+  };
+  add_pending(std::move(deliver), self->cta, at, "cp.async");
+}
+
+}  // namespace emu

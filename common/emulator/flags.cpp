@@ -1,0 +1,89 @@
+// Atomics, and flags in global memory through which blocks wait for each other.
+#include <cstring>
+#include <unordered_map>
+
+#include "common/emulator/mutate.h"
+#include "common/emulator/report.h"
+
+namespace emu {
+namespace {
+
+std::unordered_map<uintptr_t, Clock> flag_clocks;  // what those who wrote a flag released
+
+Clock released_to(uintptr_t flag) {
+  auto it = flag_clocks.find(flag);
+  return it == flag_clocks.end() ? nullptr : it->second;
+}
+
+void release_to(uintptr_t flag, const Clock& what) {
+  Clock& c = flag_clocks[flag];
+  c = join(c, what);
+}
+
+Clock everything_up_to_now() {
+  ClockSum sum;
+  release(self, sum);
+  return sum.take();
+}
+
+}  // namespace
+
+void reset_flags() { flag_clocks.clear(); }
+
+void atomic_read(void* value, const void* p, size_t bytes, Loc here) {
+  memset(value, 0, bytes);
+  Region* r = region_of(uintptr_t(p));
+  if (!r && !checked_region(uintptr_t(p), bytes, true, "an atomic of", site(here))) return;
+  memcpy(value, p, bytes);
+  ++state.counters.atomics;
+  self->acquired_by_fence = join(self->acquired_by_fence, released_to(uintptr_t(p)));
+}
+
+void atomic_write(void* p, const void* value, size_t bytes, Loc) {
+  if (!region_of(uintptr_t(p))) return;
+  memcpy(p, value, bytes);
+  if (self->released_by_fence) release_to(uintptr_t(p), self->released_by_fence);
+  ++state.progress;
+}
+
+void fence_gpu() {
+  acquire(self, self->acquired_by_fence);
+  self->released_by_fence = everything_up_to_now();
+}
+
+int flag_load(const int* flag, bool acquire_it, Loc here) {
+  poll("a flag", here);  // a kernel may spin on it: everyone else goes first
+  int value;
+  atomic_read(&value, flag, sizeof value, here);
+  if (acquire_it) acquire(self, released_to(uintptr_t(flag)));
+  return value;
+}
+
+void flag_add(int* flag, int value, bool release_it, Loc here) {
+  const Mutation m = mutated(release_it ? "red_add_release" : "red_add_relaxed", here, release_it);
+  if (m == Mutation::skip) return;
+  int old;
+  const Clock before = self->acquired_by_fence;  // a red returns nothing, so it acquires nothing
+  atomic_read(&old, flag, sizeof old, here);
+  self->acquired_by_fence = before;
+  if (release_it && m != Mutation::change) release_to(uintptr_t(flag), everything_up_to_now());
+  value += old;
+  atomic_write(flag, &value, sizeof value, here);
+  trace("flag raised", uintptr_t(flag), site(here));
+}
+
+void flag_wait(const int* flag, int at_least, Loc here) {
+  const Mutation m = mutated("wait_until", here, true);
+  if (m == Mutation::skip) return;
+  int value;
+  for (;;) {
+    atomic_read(&value, flag, sizeof value, here);
+    if (value >= at_least) break;
+    self->waits_flag = flag;
+    self->waits_value = at_least;
+    poll("wait_until", here);
+  }
+  if (m != Mutation::change) acquire(self, released_to(uintptr_t(flag)));
+}
+
+}  // namespace emu

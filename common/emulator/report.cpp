@@ -1,0 +1,260 @@
+#include "common/emulator/report.h"
+
+#include <cxxabi.h>
+#include <link.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <unordered_map>
+
+#include "common/emulator/mutate.h"
+
+namespace emu {
+namespace {
+
+constexpr Site kFirstLoc = 0xE0000000u;  // below: offset of a return address in the program
+constexpr size_t kMaxShown = 24;
+
+std::vector<Loc> locs;
+std::map<std::pair<std::string, Site>, unsigned> seen;
+std::vector<std::string> texts;
+int total = 0;
+
+uintptr_t load_address() {
+  static const uintptr_t base = [] {
+    uintptr_t found = 0;
+    dl_iterate_phdr(
+        [](dl_phdr_info* info, size_t, void* out) {
+          *static_cast<uintptr_t*>(out) = info->dlpi_addr;  // the first one is the program
+          return 1;
+        },
+        &found);
+    return found;
+  }();
+  return base;
+}
+
+std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+/// Lines that addr2line prints for an offset of the program: function, place, function, place ...
+/// from the innermost inlined call outwards.
+std::vector<std::string> addr2line(uintptr_t offset) {
+  const std::string command =
+      format("addr2line -C -f -i -e /proc/%d/exe %#lx 2>/dev/null", getpid(), (long)offset);
+  std::vector<std::string> lines;
+  if (FILE* pipe = popen(command.c_str(), "r")) {
+    char line[4096];
+    while (fgets(line, sizeof line, pipe)) {
+      lines.emplace_back(line);
+      lines.back().pop_back();
+    }
+    pclose(pipe);
+  }
+  return lines;
+}
+
+/// The innermost place that is the kernel's, not the shim's.
+std::string resolve(uintptr_t offset) {
+  const auto lines = addr2line(offset);
+  for (size_t i = 1; i < lines.size(); i += 2)
+    if (lines[i].find("common/emulator/") == std::string::npos &&
+        lines[i].find("common/ptx/") == std::string::npos)
+      return base_name(lines[i].substr(0, lines[i].find(' ')));
+  return "?";
+}
+
+struct Variable {
+  uintptr_t offset;
+  size_t bytes;
+  std::string name;
+};
+
+/// The __shared__ variables of the program: the symbols of its thread-local segment.
+std::vector<Variable> shared_variables() {
+  std::vector<Variable> list;
+  const std::string command = format("readelf -sW /proc/%d/exe 2>/dev/null", getpid());
+  if (FILE* pipe = popen(command.c_str(), "r")) {
+    char line[4096], type[32], symbol[2048];
+    unsigned long offset, bytes;
+    while (fgets(line, sizeof line, pipe))
+      if (sscanf(line, " %*d: %lx %lu %31s %*s %*s %*s %2047s", &offset, &bytes, type, symbol) == 4 &&
+          !strcmp(type, "TLS")) {
+        char* demangled = abi::__cxa_demangle(symbol, nullptr, nullptr, nullptr);
+        const std::string name = demangled ? demangled : symbol;
+        free(demangled);
+        list.push_back({offset, bytes, name.substr(name.rfind("::") + 2)});
+      }
+    pclose(pipe);
+  }
+  return list;
+}
+
+std::string kernel_name() {
+  const auto lines = addr2line(uintptr_t(state.info.kernel) - load_address());
+  if (lines.empty()) return "kernel";
+  std::string name = lines.front();
+  for (const char* noise : {"(anonymous namespace)::", "void "})
+    if (const size_t at = name.find(noise); at != name.npos) name.erase(at, strlen(noise));
+  return name.substr(0, name.find('('));
+}
+
+/// Producer or consumer, from what the threads of its warpgroup have done so far.
+const char* role(const Thread* t) {
+  bool loads = false, multiplies = false;
+  for (const Thread& other : t->cta->threads)
+    if (other.warpgroup() == t->warpgroup() || other.warp() == t->warp()) {
+      loads |= other.loads;
+      multiplies |= other.multiplies;
+    }
+  return loads == multiplies ? "" : loads ? ", producer" : ", consumer";
+}
+
+// Finished by the return of main(): a program that found something never reports success.
+void exit_non_zero(int status, void*) {
+  if (status == 0 && total) _exit(1);
+}
+
+struct Event {
+  std::string what, where, who;
+  uintptr_t address;
+};
+std::vector<Event> events;
+
+/// What happened to the same buffer, barrier or stage before, oldest first.
+void tell_story(const std::string& text) {
+  std::vector<const Event*> about;
+  for (const Event& e : events) {
+    std::string name = place(e.address);
+    name = name.substr(0, name.find(" +"));
+    const std::string stage = name.find('[') == name.npos ? "" : name.substr(name.find('['));
+    if (text.find(name) != text.npos || (!stage.empty() && text.find(stage) != text.npos))
+      about.push_back(&e);
+  }
+  const size_t shown = 40;
+  const size_t skipped = about.size() > shown ? about.size() - shown : 0;
+  fprintf(stderr, "    what happened to it before (%zu events, the last %zu):\n", about.size(),
+          about.size() - skipped);
+  for (size_t i = skipped; i < about.size(); ++i)
+    fprintf(stderr, "      %-28s %-26s %s at %s\n", about[i]->what.c_str(),
+            place(about[i]->address).c_str(), about[i]->who.c_str(), about[i]->where.c_str());
+}
+
+}  // namespace
+
+bool tracing = getenv("EMU_TRACE") && *getenv("EMU_TRACE") == '1';
+void set_trace(bool on) { tracing = on; }
+
+std::string format(const char* pattern, ...) {
+  char text[2048];
+  va_list args;
+  va_start(args, pattern);
+  vsnprintf(text, sizeof text, pattern, args);
+  va_end(args);
+  return text;
+}
+
+Site site(Loc loc) {
+  struct Entry {
+    Loc loc;
+    Site site;
+  };
+  static Entry cache[1024];  // asked for at every call of a wrapper
+  Entry& e = cache[(uintptr_t(loc.file) / 8 + loc.line) % 1024];
+  if (e.site && e.loc.file == loc.file && e.loc.line == loc.line) return e.site;
+  size_t i = 0;
+  while (i < locs.size() && !(locs[i].line == loc.line && locs[i].file == loc.file)) ++i;
+  if (i == locs.size()) locs.push_back(loc);
+  e = {loc, Site(kFirstLoc + i)};
+  return e.site;
+}
+// One less: the return address may already belong to the next line.
+Site site(const void* pc) { return Site(uintptr_t(pc) - load_address() - 1); }
+
+std::string where(Loc loc) { return base_name(loc.file) + ":" + std::to_string(loc.line); }
+std::string where(Site s) {
+  if (!s) return "?";
+  if (s >= kFirstLoc) return where(locs[s - kFirstLoc]);
+  static std::unordered_map<Site, std::string> known;
+  auto [it, fresh] = known.try_emplace(s);
+  if (fresh) it->second = resolve(s);
+  return it->second;
+}
+
+std::string shared_variable_at(uintptr_t offset) {
+  static const std::vector<Variable> variables = shared_variables();
+  for (const Variable& v : variables)
+    if (offset - v.offset < v.bytes)
+      return offset == v.offset ? v.name
+                                : format("%s + %zu bytes", v.name.c_str(), offset - v.offset);
+  return format("static shared memory + %zu", size_t(offset));
+}
+
+std::string who(const Thread* t) {
+  return format("thread %u (warp %u, lane %u%s)", t->linear, t->warp(), t->lane(), role(t));
+}
+std::string who(unsigned id, Tick at) {
+  id &= ~unsigned(kAsyncProxy);
+  const unsigned threads = unsigned(state.slots.size()) * state.block_threads;
+  const unsigned slot = id < threads ? id / state.block_threads : (id - threads) / agents_per_cta();
+  const Cta* cta = slot < state.slots.size() ? state.slots[slot] : nullptr;
+  if (!cta) return "a thread of a block that has ended";
+  std::string block;  // named where it is another one
+  if (self && self->cta != cta)
+    block = format(" of block (%u,%u,%u)", cta->block.x, cta->block.y, cta->block.z);
+  if (id < threads) {
+    const Thread& t = cta->threads[id % state.block_threads];
+    if (at < t.first) return format("thread %u of a block that has ended", t.linear);
+    return who(&t) + block;
+  }
+  for (size_t i = 0; i < cta->warpgroups.size(); ++i)
+    if (cta->warpgroups[i].agent == id) return format("wgmma of warpgroup %zu", i) + block;
+  for (auto& [offset, bar] : cta->mbarriers)
+    if (bar.agent == id) return "the copy that completes on " + name_of(bar) + block;
+  for (const Thread& t : cta->threads)
+    if (t.store_agent == id) return "TMA store of " + who(&t) + block;
+  return "?";
+}
+
+bool first_report(const char* kind, Site at) {
+  ++total;
+  return seen[{kind, at}]++ == 0;
+}
+
+void print_report(const char* kind, Site at, const std::string& text, const Thread* by) {
+  static const bool once = on_exit(exit_non_zero, nullptr) == 0;
+  (void)once;
+  std::string head = format("%s: %s, kernel %s", kind, state.info.step, kernel_name().c_str());
+  if (by)
+    head += format(", block (%u,%u,%u), %s", by->cta->block.x, by->cta->block.y, by->cta->block.z,
+                   who(by).c_str());
+  if (at) head += " at " + where(at);
+  head += ": " + text;
+  // The same line has several return addresses where it was inlined or unrolled.
+  if (at && seen[{kind + where(at), 0}]++) return;
+  texts.push_back(head);
+  if (texts.size() <= kMaxShown) fprintf(stderr, "emulated device: %s\n", head.c_str());
+  if (tracing && texts.size() == 1) tell_story(text);
+  mutation_found(head);
+}
+
+int reports() { return total; }
+const std::vector<std::string>& report_texts() { return texts; }
+void clear_reports() {
+  total = 0;
+  seen.clear();
+  texts.clear();
+  events.clear();
+}
+
+void trace(const char* what, uintptr_t address, Site at) {
+  if (!tracing) return;
+  if (events.size() > 200000) events.erase(events.begin(), events.begin() + 100000);
+  events.push_back({what, where(at), self ? who(self) : "the device", address});
+}
+
+}  // namespace emu

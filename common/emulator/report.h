@@ -1,0 +1,31 @@
+// Findings: the first of each kind and place is printed in full, the others are counted.
+#pragma once
+#include <string>
+
+#include "common/emulator/state.h"
+
+namespace emu {
+
+Site site(Loc);                      // registers a place of the source
+Site site(const void* return_address);
+std::string where(Site);             // "kernel.cu:61"
+std::string where(Loc);
+std::string shared_variable_at(uintptr_t offset);  // "smem_a + 64 bytes"
+std::string who(const Thread*);      // "thread 128 (warp 4, lane 0, producer)"
+std::string who(unsigned id, Tick at);  // a thread or an agent of the clocks, at that tick
+std::string format(const char* pattern, ...) __attribute__((format(printf, 1, 2)));
+
+bool first_report(const char* kind, Site);
+void print_report(const char* kind, Site, const std::string& text, const Thread* by);
+
+/// `text` is only built when the report is shown.
+template <class Text>
+void report(const char* kind, Site at, Text text, const Thread* by = self) {
+  if (first_report(kind, at)) print_report(kind, at, text(), by);
+}
+
+/// For `set_trace`: what happened, to be told by the first report about the same place.
+void trace(const char* what, uintptr_t address, Site);
+extern bool tracing;
+
+}  // namespace emu

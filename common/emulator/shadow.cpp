@@ -1,0 +1,161 @@
+// Shadow memory: every access to shared memory, and every access to global memory that the launch
+// writes to, must happen after (in the sense of the vector clocks) whatever it depends on.
+#include <algorithm>
+
+#include "common/emulator/report.h"
+
+namespace emu {
+namespace {
+
+constexpr uint16_t kWho = uint16_t(~kAsyncProxy);
+
+bool is_thread(unsigned id) { return id < state.slots.size() * state.block_threads; }
+
+const char* copy_name(unsigned writer) { return is_thread(writer) ? "cp.async" : "TMA load"; }
+
+std::string writer_of(const Cell& c) {
+  return who(c.writer & kWho, c.written) + " at " + where(c.write_site);
+}
+
+/// Names the one of the readers that `v` does not know to have finished.
+void report_read_race(const View& v, const Cell& c, uintptr_t a, Site at, const char* what) {
+  for (int i = 0; i < 3; ++i) {
+    if (!c.read[i] || v.knows(c.reader[i], c.read[i])) continue;
+    const bool agent = !is_thread(c.reader[i]);
+    report(agent ? "overwritten while read" : "race", at, [&] {
+      return format("%s %s, read by %s%s at %s, with no wait or barrier in between", what,
+                    place(a).c_str(), agent ? "" : "", who(c.reader[i], c.read[i]).c_str(),
+                    where(c.read_site).c_str());
+    });
+    return;
+  }
+}
+
+void report_write_race(const Cell& c, uintptr_t a, Site at, const char* what) {
+  const bool in_flight = c.written == kInFlight;
+  report(in_flight ? "overwritten in flight" : "race", at, [&] {
+    if (in_flight)
+      return format("%s %s while the %s of %s is still in flight", what, place(a).c_str(),
+                    copy_name(c.writer & kWho), writer_of(c).c_str());
+    return format("%s %s, written by %s, with no synchronisation in between", what,
+                  place(a).c_str(), writer_of(c).c_str());
+  });
+}
+
+void report_bad_read(const Cell& c, uintptr_t a, Site at) {
+  if (!c.written) {
+    report("never written", at, [&] { return format("reads %s, never written", place(a).c_str()); });
+  } else if (c.written == kInFlight) {
+    report("read before it landed", at, [&] {
+      return format("reads %s while the %s of %s is still in flight", place(a).c_str(),
+                    copy_name(c.writer & kWho), writer_of(c).c_str());
+    });
+  } else {
+    report("race", at, [&] {
+      return format("reads %s, written by %s, with no synchronisation in between",
+                    place(a).c_str(), writer_of(c).c_str());
+    });
+  }
+}
+
+void stamp_read(Cell& c, const View& v, Site at) {
+  int slot = -1;
+  for (int i = 0; i < 3; ++i) {
+    if (c.reader[i] == v.stamp && c.read[i]) {
+      slot = i;
+      break;
+    }
+    // A reader that this one knows of is implied by it. A wgmma in flight is kept.
+    if (slot < 0 && (!c.read[i] || v.knows(c.reader[i], c.read[i]))) slot = i;
+  }
+  if (slot < 0)
+    for (int tries = 0; tries < 3; ++tries) {
+      const int i = int(state.roll(3));
+      if (is_thread(c.reader[i]) || !is_thread(v.stamp)) slot = i;
+    }
+  if (slot < 0) return;
+  c.reader[slot] = uint16_t(v.stamp);
+  c.read[slot] = v.tick;
+  c.read_site = at;
+}
+
+Cell* cells_of(Region& r, uintptr_t a) { return r.cells.data() + (a - r.begin) / 2; }
+
+}  // namespace
+
+bool fenced_between(const View& v, unsigned writer, Tick written, bool init, const Clock* fence) {
+  // Either the reader ran a fence after it had seen the write ...
+  if (fence && *fence && (**fence)[writer] >= written) return true;
+  // ... or the writer ran one after the write, and the reader knows of that.
+  if (!is_thread(writer)) return true;
+  const unsigned slot = writer / state.block_threads;
+  const Thread& t = state.slots[slot]->threads[writer % state.block_threads];
+  auto ran = [&](const std::vector<Tick>& fences) {
+    auto it = std::lower_bound(fences.begin(), fences.end(), written);
+    return it != fences.end() && v.knows(writer, *it);
+  };
+  return ran(t.proxy_fences) || (init && ran(t.init_fences));
+}
+
+void shadow_read(Region& r, uintptr_t a, unsigned bytes, Site at, const View& v, Proxy proxy,
+                 const Clock* fence) {
+  if (r.cells.empty()) {  // global memory that this launch has not written to
+    if (!r.initialised)
+      report("never written", at,
+             [&] { return format("reads %s, never written", place(a).c_str()); });
+    return;
+  }
+  Cell* c = cells_of(r, a);
+  for (unsigned i = 0; i < bytes; i += 2, ++c) {
+    const unsigned writer = c->writer & kWho;
+    if (!(c->written && v.knows(writer, c->written)) && !(r.initialised && !c->written)) {
+      report_bad_read(*c, a + i, at);
+      return;
+    }
+    if (proxy == Proxy::async && !r.global && !(c->writer & kAsyncProxy) &&
+        !fenced_between(v, writer, c->written, false, fence)) {
+      report("missing proxy fence", at, [&] {
+        return format("reads %s through the async proxy; %s wrote it, and no fence_proxy_async "
+                      "ran in between", place(a + i).c_str(), writer_of(*c).c_str());
+      });
+      return;
+    }
+    if (c->reader[0] == v.stamp && c->read[0] == v.tick) continue;
+    stamp_read(*c, v, at);
+  }
+}
+
+void shadow_write(Region& r, uintptr_t a, unsigned bytes, Site at, const View& v, Proxy proxy,
+                  const char* what) {
+  if (r.cells.empty()) r.cells.resize((r.bytes + 1) / 2);
+  const uint16_t writer = uint16_t(v.stamp | (proxy == Proxy::async ? kAsyncProxy : 0));
+  bool bad = false;
+  Cell* c = cells_of(r, a);
+  for (unsigned i = 0; i < bytes; i += 2, ++c) {
+    if (!bad) {
+      if (c->written && !v.knows(c->writer & kWho, c->written)) {
+        report_write_race(*c, a + i, at, what);
+        bad = true;
+      } else if ((c->read[0] && !v.knows(c->reader[0], c->read[0])) ||
+                 (c->read[1] && !v.knows(c->reader[1], c->read[1])) ||
+                 (c->read[2] && !v.knows(c->reader[2], c->read[2]))) {
+        report_read_race(v, *c, a + i, at, what);
+        bad = true;
+      }
+    }
+    c->written = v.tick;
+    c->writer = writer;
+    c->write_site = at;
+    c->read[0] = c->read[1] = c->read[2] = 0;
+  }
+}
+
+void land(Region& r, uintptr_t a, unsigned bytes, unsigned writer, Tick tick, Proxy proxy) {
+  Cell* c = cells_of(r, a);
+  for (unsigned i = 0; i < bytes; i += 2, ++c) {
+    c->written = tick;
+    c->writer = uint16_t(writer | (proxy == Proxy::async ? kAsyncProxy : 0));
+  }
+}
+
+}  // namespace emu

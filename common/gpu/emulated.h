@@ -1,0 +1,104 @@
+// Host side on the emulated device: the names of cuda.h.
+#pragma once
+#include <algorithm>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+
+#include "common/emulator/language.h"
+#include "common/problem.h"
+
+#ifndef STEP_ID
+#define STEP_ID "a test"
+#endif
+
+namespace gpu {
+
+using Stream = int;  // launches run at once, in the order of the host
+
+struct Error : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+inline int num_sms() { return emu::num_sms(); }
+inline int max_smem_per_block() { return int(emu::kMaxSmem); }
+
+struct LaunchConfig {
+  dim3 grid, block;
+  size_t dynamic_smem = 0;
+  dim3 cluster = dim3(1, 1, 1);
+};
+
+template <class... Params>
+void allow_dynamic_smem(void (*)(Params...), size_t bytes) {
+  if (const size_t have = size_t(max_smem_per_block()); bytes > have)
+    throw Error("needs " + std::to_string(bytes) + " bytes of shared memory per block, this GPU has " +
+                std::to_string(have));
+}
+
+/// Runs `kernel(args...)`; throws if the launch is refused. Findings are reported, not thrown:
+/// emu::reports().
+template <class... Params, class... Args>
+void launch(Stream, const LaunchConfig& config, void (*kernel)(Params...), Args&&... args) {
+  const std::tuple<Params...> params(static_cast<Params>(args)...);
+  const emu::LaunchInfo info = {STEP_ID,       reinterpret_cast<const void*>(kernel),
+                                config.grid,   config.block,
+                                config.cluster, config.dynamic_smem};
+  try {
+    emu::launch(info, [&] { std::apply(kernel, params); });
+  } catch (const std::invalid_argument& e) {
+    throw Error(std::string("launch: ") + e.what());
+  }
+}
+
+class Buffer {
+ public:
+  explicit Buffer(size_t bytes, const char* name = "buffer")
+      : data_(emu::device_malloc(bytes, name)), bytes_(bytes), name_(name) {}
+  ~Buffer() { emu::device_free(data_); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  template <class T = void>
+  T* get() const {
+    return static_cast<T*>(data_);
+  }
+  size_t bytes() const { return bytes_; }
+  const char* name() const { return name_; }
+
+ private:
+  void* data_;
+  size_t bytes_;
+  const char* name_;
+};
+
+inline void copy_to_device(void* dst, const void* src, size_t bytes) {
+  std::memcpy(dst, src, bytes);
+  emu::device_initialised(dst, bytes);
+}
+inline void copy_to_host(void* dst, const void* src, size_t bytes) { std::memcpy(dst, src, bytes); }
+inline void fill(void* dst, int byte, size_t bytes) {
+  std::memset(dst, byte, bytes);
+  emu::device_initialised(dst, bytes);
+}
+inline void fill_async(void* dst, int byte, size_t bytes, Stream) { fill(dst, byte, bytes); }
+inline void synchronize() {}
+
+enum class Swizzle { none, b32, b64, b128 };
+
+inline CUtensorMap tensor_map_2d(const void* base, int64_t rows, int64_t cols, int64_t ld,
+                                 int box_rows, int box_cols, Swizzle swizzle,
+                                 Type type = Type::f16) {
+  const int element = type == Type::f32 ? 4 : 2;
+  const int64_t size[] = {cols, rows}, stride[] = {ld * element};
+  const int box[] = {box_cols, box_rows};
+  std::string error;
+  const CUtensorMap map = emu::tensor_map(base, 2, size, stride, box, unsigned(element),
+                                          swizzle == Swizzle::none ? 0 : 16u << int(swizzle), error);
+  if (!error.empty())
+    throw Error("cuTensorMapEncodeTiled refused " + std::to_string(rows) + "x" +
+                std::to_string(cols) + " elements: " + error);
+  return map;
+}
+
+}  // namespace gpu
