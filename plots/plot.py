@@ -248,10 +248,10 @@ def _end_labels(axis, ends):
 def sweep(data, size_list, regimes, recorded):
     """Names like 06_warp_tile-BLOCK_K-16: one point per value, those without a number left out."""
     plt = pyplot()
-    subjects = sorted({row.subject for row in data.rows.values() if "-" in row.subject},
+    subjects = sorted({row.subject for row in data.rows.values() if row.is_step},
                       key=lambda s: [int(n) for n in re.findall(r"-(\d+)(?:-|$)", s)])
-    if not subjects:
-        raise UserError("the file has no rows of a sweep")
+    if not all("-" in s for s in subjects):
+        raise UserError("the file is not of a sweep")
     figure, axis = plt.subplots(figsize=(8, 4.4), layout="constrained")
     size = size_list[0]
     for regime, colour, marker in (("burst", BURST, "o"), ("sustained", SUSTAINED, "D")):

@@ -105,7 +105,7 @@ def measured_tables(step, recorded):
     tables = []
     for data in recorded.values():
         rows = [row for name in sorted(data.rows, key=results.order)
-                if (row := data.rows[name]).subject == step.id and row.size]
+                if (row := data.rows[name]).subject.split(".")[0] == step.id and row.size]
         if not rows:
             continue
         commits = sorted({row.words.get("commit", "?") for row in rows})
@@ -115,8 +115,9 @@ def measured_tables(step, recorded):
                  "|---|---|---|---|---|---|---|---|---|---|"]
         for row in rows:
             best = row.get("vs_cublas_best")
+            variant = row.subject.partition(".")[2]
             lines.append("| " + " | ".join([
-                sizes.text(row.size), row.regime, term.duration(row.seconds),
+                (f"{variant}: " if variant else "") + sizes.text(row.size), row.regime, term.duration(row.seconds),
                 tflops(row.get("tflops")), cell(row.get("pct_peak"), 2), cell(row.get("pct_ceiling")),
                 times_before(row), cell(best * 100 if best is not None else None),
                 cell(row.get("sm_clock_nvml_mhz"), 0), cell(row.get("power_w"), 0)]) + " |")

@@ -41,7 +41,7 @@ def configure(setup, device, archs=None, extra=None):
     where = folder(device, archs)
     command = ["cmake", "--preset", device, "-B", str(where),
                f"-DLADDER_TESTS={'OFF' if 'Catch2' in setup.missing else 'ON'}",
-               f"-DLADDER_EXTRA_STEPS={extra or ''}"]
+               "-DLADDER_STEPS=all", f"-DLADDER_EXTRA_STEPS={extra or ''}"]
     if device == "gpu":
         command += [f"-DCMAKE_CUDA_COMPILER={setup.nvcc}",
                     f"-DCUDAToolkit_ROOT={Path(setup.nvcc).parents[1]}"]
@@ -52,10 +52,12 @@ def configure(setup, device, archs=None, extra=None):
     for kernel in _sources_of_configuration(extra):
         told.update(str(kernel).encode())
     told = told.hexdigest()
-    if (where / "build.ninja").exists() and stamp.exists() and stamp.read_text() == told:
+    cached = _cached(where)
+    if ((where / "build.ninja").exists() and stamp.exists() and stamp.read_text() == told
+            and all(cached.get(name) == value for name, value in _settings(command))):
         return  # ninja itself runs cmake again when CMakeLists.txt or a header line changed
-    if (where / "CMakeCache.txt").exists() and not _same_compiler(where, setup, device):
-        (where / "CMakeCache.txt").unlink()
+    if cached.get("CMAKE_CUDA_COMPILER", setup.nvcc) != setup.nvcc:
+        (where / "CMakeCache.txt").unlink()  # cmake keeps to its first compiler
     progress = term.Progress()
     done = child.run(command, limit=300, cwd=paths.ROOT,
                      tick=lambda s: progress.show(f"configuring {device}, {s:.0f} s"))
@@ -67,9 +69,18 @@ def configure(setup, device, archs=None, extra=None):
     files.write_text(stamp, told)
 
 
-def _same_compiler(where, setup, device):
-    cache = (where / "CMakeCache.txt").read_text(errors="replace")
-    return device != "gpu" or f"={setup.nvcc}\n" in cache
+def _settings(command):
+    """(name, value) of each -DNAME=VALUE."""
+    return [word[2:].split("=", 1) for word in command if word.startswith("-D")]
+
+
+def _cached(where):
+    """What the build folder was configured with, perhaps by someone else's cmake."""
+    try:
+        text = (where / "CMakeCache.txt").read_text(errors="replace")
+    except OSError:
+        return {}
+    return dict(re.findall(r"^(\w+):\w+=(.*)$", text, re.M))
 
 
 def _sources_of_configuration(extra):
@@ -89,7 +100,7 @@ def _ninja(where, targets, quiet):
     command = ["ninja", "-C", str(where)]
     names = list(dict.fromkeys(targets))
     listed = set(re.findall(r"^([\w.]+): ", child.run([*command, "-t", "targets", "all"]).out, re.M))
-    failed = {name: "is not built for this GPU" for name in names if name not in listed}
+    failed = {name: "has no program for this device" for name in names if name not in listed}
     names = [name for name in names if name in listed]
     if not names:
         return failed
@@ -121,6 +132,8 @@ def first_error(text):
         if found := re.search(r"(?:^|[ /])([\w.]+\(\d+\)|[\w.]+:\d+(?::\d+)?):\s*(?:fatal )?error:?\s*"
                               r"(?:#[\w-]+: )?(.*)", line):
             return term.clip(f"{found[1]}: {found[2]}", 300)
+    if found := re.search(r"undefined reference to .*", text):
+        return term.clip(found[0], 300)
     for line in text.splitlines():
         if "error" in line.lower() and not line.startswith(("FAILED", "ninja:", "[")):
             return term.clip(re.sub(r"^.*?error\s*:\s*", "", line), 300)

@@ -101,8 +101,9 @@ def toolkits():
             candidates.append(Path(os.environ[variable]) / "bin" / "nvcc")
     if on_path := shutil.which("nvcc"):
         candidates.append(Path(on_path))
-    candidates.append(Path("/usr/local/cuda/bin/nvcc"))
-    versioned = Path("/usr/local").glob("cuda-*/bin/nvcc")
+    local = Path(os.environ.get("LADDER_USR_LOCAL", "/usr/local"))  # another place in tests
+    candidates.append(local / "cuda/bin/nvcc")
+    versioned = local.glob("cuda-*/bin/nvcc")
     candidates += sorted(versioned, key=lambda p: [int(x) for x in re.findall(r"\d+", str(p))],
                          reverse=True)
     candidates += sorted(paths.VENV.glob("lib/python3*/site-packages/nvidia/cu*/bin/nvcc"))

@@ -8,7 +8,8 @@ def check(setup, chosen, size_list=None, seed=None, limit=None, suite=False,
           extra_steps=None, names=None):
     """Prints a row per step; returns the exit code. Without sizes: the step's own list of shapes
     (`suite`), or one small one, the nearest that it takes."""
-    failed = build.build(setup, "emulated", [s.id for s in chosen], extra=extra_steps)
+    failed = {s.id: "is GPU-only: it includes CUDA's own headers" for s in chosen if s.gpu_only}
+    failed |= build.build(setup, "emulated", [s.id for s in chosen if not s.gpu_only], extra=extra_steps)
     term.say("\nemulated device: the same kernels on this CPU, checked; no times, they would mean "
              "nothing", term.BOLD)
     table = term.Table([("step", 28), ("size", 14), ("right", 5), ("sect/req", 8), ("used%", 5),

@@ -84,7 +84,9 @@ class Results:
         return row.get(counter) if row else None
 
     def subjects(self):
-        return sorted({row.subject for row in self.rows.values() if row.is_step})
+        """The steps; not their variants (11_swizzle.padding), nor the copies of a sweep."""
+        return sorted({row.subject for row in self.rows.values()
+                       if re.fullmatch(r"\d\d_\w+", row.subject)})
 
     def sizes(self):
         found = {row.size for row in self.rows.values() if row.is_step and row.size}
@@ -322,7 +324,7 @@ def problems(results):
         if row.is_step and (row.size is None or row.regime not in REGIMES):
             found.append(f"{name}: is not NN_idea/MxNxK/burst or /sustained")
             continue
-        if not row.words.get("commit") or row.words["commit"] == "unknown":
+        if row.is_step and row.words.get("commit", "unknown") == "unknown":
             found.append(f"{name}: has no commit")
         if any(not (value == value and abs(value) < 1e18) for value in row.counters.values()):
             found.append(f"{name}: has a counter that is no number")

@@ -20,14 +20,20 @@ class Step:
     base: str  # "" for the first
     arch: str  # 75+ 80+ 90+ 90a
     unit: str  # ffma mma_sync wgmma
+    gpu_only: bool = False
 
     @property
     def number(self):
         return int(self.id[:2])
 
     @property
+    def variant(self):
+        """"padding" for 11_swizzle.padding, "" for a step."""
+        return self.id.partition(".")[2]
+
+    @property
     def kernel(self):
-        return self.folder / "kernel.cu"
+        return self.folder / (f"variant_{self.variant}.cu" if self.variant else "kernel.cu")
 
     def runs_on(self, sm):
         """Whether a GPU of compute capability `sm` (90 for 9.0) can run it."""
@@ -48,10 +54,9 @@ def dotted(sm):
     return f"{sm // 10}.{sm % 10}"
 
 
-def read(folder):
-    """A Step from its folder. A missing line is an error that names the file."""
-    kernel = folder / "kernel.cu"
-    head = []
+def read(kernel):
+    """A Step from its file. A missing line is an error that names the file."""
+    folder, head = kernel.parent, []
     for line in kernel.read_text(encoding="utf-8", errors="replace").splitlines():
         if not line.startswith("//"):
             break
@@ -67,19 +72,24 @@ def read(folder):
                             f"({'75+, 80+, 90+ or 90a' if field == 'arch' else legal})")
     idea = head[0].split(":", 1)[1].strip() if ":" in head[0] else head[0]
     base = "" if fields["base"] == "none" else fields["base"]
-    return Step(folder.name, folder, idea, base, fields["arch"], fields["unit"])
+    variant = kernel.stem.partition("variant_")[2]
+    return Step(folder.name + (f".{variant}" if variant else ""), folder, idea, base,
+                fields["arch"], fields["unit"], any(x.startswith("gpu-only") for x in head))
 
 
-def everything(folder=None):
-    """All steps, in order of their ids."""
+def everything(folder=None, variants=False):
+    """All steps, in order of their ids; with `variants`, their variants too."""
     folder = Path(folder or paths.STEPS)
-    found = [p for p in folder.glob("[0-9][0-9]_*") if (p / "kernel.cu").is_file()]
-    return [read(p) for p in sorted(found, key=lambda p: p.name)]
+    found = list(folder.glob("[0-9][0-9]_*/kernel.cu"))
+    if variants:
+        found += folder.glob("[0-9][0-9]_*/variant_*.cu")
+    return sorted(map(read, found), key=lambda step: step.id)
 
 
 def select(words, known=None):
-    """Steps by number (10), range (07-12), id (06_warp_tile), path, or 'all'; order of ids."""
-    known = everything() if known is None else known
+    """Steps by number (10), range (07-12), id (06_warp_tile), path, or 'all'; order of ids. A
+    variant is chosen by its own name only, 11.padding."""
+    known = everything(variants=True) if known is None else known
     if not known:
         raise UserError(f"there are no steps in {paths.shown(paths.STEPS)}/")
     if isinstance(words, str):
@@ -102,6 +112,10 @@ def one(word, known=None):
 
 
 def _matching(word, known):
+    if found := re.fullmatch(r"(\d\d)[^.]*\.(\w+)", word):
+        if matching := [s for s in known if s.variant == found[2] and s.id[:2] == found[1]]:
+            return matching
+    known = [s for s in known if not s.variant]
     if word == "all":
         return known
     name = os.path.basename(word.rstrip("/")) if "/" in word else word

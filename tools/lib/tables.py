@@ -18,7 +18,8 @@ class Measured:
     def __init__(self, size, gpu="", names=None):
         self.names = names or {}  # {step id: what to call it}
         spare = max(0, min(shutil.get_terminal_size((80, 24)).columns, 100) - 80)
-        self.table = term.Table([("step", 20 + min(spare, 8)), ("regime", 9), ("time", 7),
+        width = max([20 + min(spare, 8), *map(len, self.names.values())])
+        self.table = term.Table([("step", width), ("regime", 9), ("time", 7),
                                  ("TFLOPS", 6), ("peak%", 5), ("ceil%", 5), ("x before", 10),
                                  ("best%", 5), ("MHz", 4)])
         term.say(f"\nC[M][N] = A[M][K] * B[K][N], {sizes.text(size)}, FP16 in, FP32 accumulate, "
