@@ -78,7 +78,8 @@ def drop_unused(text, roots, start=r"PTX_FN\b"):
     rest = "\n".join(line for name, lines in blocks if not name for line in lines)
     used, todo = set(), [roots, rest]
     while todo:
-        words = set(re.findall(r"\w+", todo.pop()))
+        code = re.sub(r"//.*", "", todo.pop())
+        words = set(re.findall(r"\w+", code))
         for name in functions.keys() & words - used:
             used.add(name)
             todo += functions[name]
