@@ -23,8 +23,8 @@ void require_memory(double bytes, const std::string& for_what);
 
 /// Bytes of the guard bands around the matrices that `check` uses.
 size_t check_guard(const Size& size);
-/// Multiply-adds that the shapes of one suite may sum up to: the emulated device is slow.
-double check_budget();
+/// `budget` of the suite: the emulated device is slow.
+double check_budget(const Program& program);
 /// What the emulated device counted during the last launch, by name; nothing on a GPU.
 std::vector<std::pair<std::string, double>> counters();
 /// What the emulated device found wrong since the last call (races, hazards, accesses out of
