@@ -232,19 +232,27 @@ Cta* pick_cta(Cta* last) {
   return nullptr;
 }
 
+/// Lets threads look again that spin on a flag or a barrier: those for which something may have
+/// changed, or, `anyway`, those that may be after something else than spinning.
+bool wake_pollers(bool anyway) {
+  const size_t before = pollers.size();
+  auto rest = std::partition(pollers.begin(), pollers.end(), [&](Thread* t) {
+    return t->polled_at == state.progress && !(anyway && !t->waits_flag && t->idle_polls < 64);
+  });
+  const std::vector<Thread*> woken(rest, pollers.end());
+  pollers.erase(rest, pollers.end());
+  for (Thread* t : woken) {
+    t->idle_polls = t->polled_at == state.progress ? t->idle_polls + 1 : 0;
+    t->polled_at = state.progress;
+    wake(t);
+  }
+  return pollers.size() < before;
+}
+
 /// Nothing can run: lets threads that spin look again, else one asynchronous operation land.
 bool unblock() {
-  bool woken = false;
-  for (Thread*& t : pollers)
-    if (t->polled_at != state.progress) {
-      t->polled_at = state.progress;
-      wake(t);
-      t = nullptr;
-      woken = true;
-    }
-  pollers.erase(std::remove(pollers.begin(), pollers.end(), nullptr), pollers.end());
-  if (woken) return true;
-  if (pending.empty()) return false;
+  if (wake_pollers(false)) return true;
+  if (pending.empty()) return wake_pollers(true);
   const size_t i = state.roll(uint32_t(pending.size()));
   const Pending p = std::move(pending[i]);
   pending.erase(pending.begin() + long(i));

@@ -64,6 +64,7 @@ struct Thread {
   const int* waits_flag = nullptr;
   int waits_value = 0;
   uint64_t polled_at = ~uint64_t{0};
+  unsigned idle_polls = 0;  // since anything changed
 
   Clock known;                // of the others
   Tick first = 1, now = 1;    // its own ticks: since its start, now
