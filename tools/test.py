@@ -8,8 +8,6 @@ targets; a register spill or a wgmma that ptxas serialises fails it. emulated: e
 emulated device at its awkward shapes. exports: every step's single file compiled. gpu: on a GPU,
 the tests that need one. What cannot run here is skipped by name. The last line counts.
 """
-import concurrent.futures
-import os
 import re
 import sys
 import tempfile
@@ -31,16 +29,12 @@ def main(args):
     tally = Tally()
     ready = setup.ready()
     known = steps.everything(variants=True)
-    try:
-        for part in PARTS:
-            if not args.only or part in args.only:
-                started = time.monotonic()
-                term.say(f"\n{part}", term.BOLD)
-                globals()[f"test_{part}"](tally, ready, known)
-                term.say(f"  {part}: {time.monotonic() - started:.0f} s", term.DIM)
-    except BaseException:
-        child.end_all()
-        raise
+    for part in PARTS:
+        if not args.only or part in args.only:
+            started = time.monotonic()
+            term.say(f"\n{part}", term.BOLD)
+            globals()[f"test_{part}"](tally, ready, known)
+            term.say(f"  {part}: {time.monotonic() - started:.0f} s", term.DIM)
     return tally.end()
 
 
@@ -69,12 +63,6 @@ class Tally:
         return 1 if self.failures or not self.passed else 0
 
 
-def side_by_side(jobs, work):
-    """`work` over all jobs, as many at once as there are cores; results in the order of jobs."""
-    with concurrent.futures.ThreadPoolExecutor(max(1, os.cpu_count() or 1)) as pool:
-        yield from zip(jobs, pool.map(work, jobs))
-
-
 # ---- parts -----------------------------------------------------------------------------------------
 
 def test_tools(tally, ready, known):
@@ -86,7 +74,7 @@ def test_tools(tally, ready, known):
         return child.run([sys.executable, "-m", "unittest", "-v", file.stem], limit=300,
                          cwd=paths.ROOT / "tests", env=environment)
 
-    for file, done in side_by_side(files, work):
+    for file, done in child.side_by_side(files, work):
         count = int((re.findall(r"^Ran (\d+) test", done.err, re.M) or ["0"])[-1])
         for name, reason in re.findall(r"^(\w+) .*\.\.\. skipped '(.*)'$", done.err, re.M):
             tally.skip(f"{file.stem}.{name}", reason)
@@ -165,7 +153,7 @@ def test_emulated(tally, ready, known):
             tally.fail(f"{step.id} emulated", failed[step.id])
         else:
             jobs += [(step, seed) for seed in (1, 2, 3)]
-    for (step, seed), outcome in side_by_side(jobs, lambda job: measure.check(
+    for (step, seed), outcome in child.side_by_side(jobs, lambda job: measure.check(
             job[0], "emulated", seed=job[1], limit=300)):
         name = f"{step.id} emulated, seed {seed}"
         if outcome.ok:
@@ -180,7 +168,7 @@ def test_exports(tally, ready, known):
         tally.skip("every step's export compiled", ready.why_no_nvcc, len(known))
         return
     with tempfile.TemporaryDirectory(prefix="ladder-export-") as folder:
-        for step, (reason, details) in side_by_side(
+        for step, (reason, details) in child.side_by_side(
                 known, lambda step: _export(ready, step, Path(folder))):
             name = f"{step.id} exported and compiled"
             if reason:

@@ -105,12 +105,15 @@ def _ninja(where, targets, quiet):
     if not names:
         return failed
 
-    def tick(seconds):
-        progress.show(f"building {len(names)} program{'s' * (len(names) > 1)}, {seconds:.0f} s")
+    words = f"building {len(names)} program{'s' * (len(names) > 1)}"
 
-    if not quiet and not term.is_terminal(term.sys.stderr) and not child.run(
-            [*command, "-n", *names]).out.rstrip().endswith("no work to do."):
-        term.note(f"building {len(names)} programs ...")
+    def tick(seconds):
+        nonlocal quiet
+        progress.show(f"{words}, {seconds:.0f} s")
+        if not progress.live and seconds > 1.5 and not quiet:  # said once in a log, and only
+            quiet = True                                       # where there is something to build
+            term.note(f"{words} ...")
+
     done = child.run([*command, "-k", "0", *names], tick=tick)
     progress.clear()
     files.write_text(where / "ladder-build.log", done.out + done.err)

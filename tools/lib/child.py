@@ -1,4 +1,5 @@
 """Child processes: each in its own process group, with a time limit, and never left behind."""
+import concurrent.futures
 import ctypes
 import os
 import signal
@@ -63,6 +64,17 @@ def run(command, limit=None, cwd=None, env=None, tick=None, show=False):
     code = process.returncode
     return Result(128 - code if code < 0 else code, out or "", err or "", timed_out,
                   time.monotonic() - started)
+
+
+def side_by_side(jobs, work):
+    """(job, work(job)) for each, in order, as many at once as there are cores."""
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        try:
+            yield from zip(jobs, pool.map(work, jobs))
+        except BaseException:  # Ctrl-C, or the reader of a pipe has gone
+            pool.shutdown(wait=False, cancel_futures=True)
+            end_all()
+            raise
 
 
 def end_all():

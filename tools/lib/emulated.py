@@ -1,5 +1,5 @@
 """Checking steps on the emulated device, with its counters in the place of times."""
-from . import build, measure, sizes, term
+from . import build, child, measure, sizes, term
 
 SMALL = (256, 256, 256)
 
@@ -12,17 +12,14 @@ def check(setup, chosen, size_list=None, seed=None, limit=None, suite=False,
     failed |= build.build(setup, "emulated", [s.id for s in chosen if not s.gpu_only], extra=extra_steps)
     term.say("\nemulated device: the same kernels on this CPU, checked; no times, they would mean "
              "nothing", term.BOLD)
-    table = term.Table([("step", 28), ("size", 14), ("right", 5), ("sect/req", 8), ("used%", 5),
-                        ("conflict", 8), ("barriers", 8)])
+    table = term.Table([("step", 20), ("size", 11), ("right", 5), ("MB read", 7), ("sect/req", 8),
+                        ("used%", 5), ("smem x", 6), ("waits", 9)])
     table.header()
     wrong = []
-    for step in chosen:
+    for step, outcome in child.side_by_side(
+            chosen, lambda step: failed.get(step.id) or _one(step, size_list, seed, limit, suite)):
         name = (names or {}).get(step.id, step.id)
-        reason = failed.get(step.id)
-        outcome = None
-        if not reason:
-            outcome = _one(step, size_list, seed, limit, suite)
-            reason = outcome.reason
+        reason = outcome if isinstance(outcome, str) else outcome.reason
         if reason:
             wrong.append(step.id)
             table.failed(name, reason)
@@ -37,25 +34,25 @@ def check(setup, chosen, size_list=None, seed=None, limit=None, suite=False,
 
 
 LEGEND = """\
-sect/req: 32-byte sectors per global request of a warp (4 is ideal for 4-byte lanes);
-used%: bytes used of bytes moved; conflict: shared-memory wavefronts beyond the ideal, in %;
-barriers: waits of a block, all blocks together."""
+Counters of one launch. MB read: from global memory, all threads together. sect/req: 32-byte
+sectors per load of a warp (4: every lane the next 4 bytes). used%: bytes used of bytes loaded.
+smem x: wavefronts of shared memory against the ideal, 1 without bank conflicts. waits: at
+__syncthreads and mbarriers, threads counted."""
 
 
 def _one(step, size_list, seed, limit, suite):
-    progress = term.Progress()
     if size_list or suite:
-        return measure.check(step, "emulated", size_list or (), seed, progress, limit)
-    outcome = measure.check(step, "emulated", [SMALL], seed, progress, limit)
+        return measure.check(step, "emulated", size_list or (), seed, limit=limit)
+    outcome = measure.check(step, "emulated", [SMALL], seed, limit=limit)
     nearest = measure.nearest_legal(outcome.reason) if outcome.refused else None
     if nearest and sizes.flops(nearest) <= 64 * sizes.flops(SMALL):
-        return measure.check(step, "emulated", [nearest], seed, progress, limit)
+        return measure.check(step, "emulated", [nearest], seed, limit=limit)
     return outcome
 
 
 def _tell_report(outcome):
     """The emulator's whole report under the red row: it is what a learner needs."""
-    if outcome and outcome.ran and outcome.ran.code == 1:
+    if not isinstance(outcome, str) and outcome.ran and outcome.ran.code == 1:
         lines = [line for line in (outcome.ran.out + outcome.ran.err).splitlines() if line.strip()]
         for line in lines[:40]:
             term.say("    " + line)
@@ -64,11 +61,17 @@ def _tell_report(outcome):
 
 
 def cells(c):
-    """The cells of the table from a step's counters; a dash where there is none."""
-    def ratio(a, b, scale=1.0, less=0.0):
-        return None if not c.get(b) or c.get(a) is None else scale * (c[a] / c[b] - less)
+    """The cells of the table from a step's counters; a dash where there is nothing to say."""
+    def total(ending, *prefixes):
+        return sum(c.get(prefix + ending, 0) for prefix in prefixes)
 
-    return [term.number(ratio("global_sectors", "global_requests")),
-            term.number(ratio("global_bytes_used", "global_bytes_moved", 100), 0),
-            term.number(ratio("shared_wavefronts", "shared_wavefronts_ideal", 100, 1), 0),
-            term.number(c.get("barriers"), 0)]
+    shared = ("shared_load", "shared_store", "ldmatrix", "stmatrix", "cp_async")
+    sectors, requests = c.get("global_load_sectors", 0), c.get("global_load_requests", 0)
+    read = 32 * sectors + total("_bytes", "cp_async", "tma_load")
+    ideal = total("_ideal_wavefronts", *shared)
+    waits = c.get("barriers", 0) + c.get("mbarrier_waits", 0)
+    return [term.number(read / 1e6 if read else None),
+            term.number(sectors / requests if requests else None),
+            term.number(100 * c.get("global_load_bytes", 0) / (32 * sectors) if sectors else None, 0),
+            term.number(total("_wavefronts", *shared) / ideal if ideal else None, 2),
+            term.number(waits or None, 0)]
