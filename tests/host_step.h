@@ -6,7 +6,9 @@
 #include "common/harness/fp16.h"
 #include "common/harness/registry.h"
 
-enum class Fault { none, one_element, writes_nothing, last_row_missing, runs_once, remembers_pointers };
+enum class Fault {
+  none, one_element, writes_nothing, last_row_missing, runs_once, remembers_pointers
+};
 
 template <Fault FAULT>
 Launch prepare_host_step(const Problem& given) {
@@ -31,11 +33,10 @@ Launch prepare_host_step(const Problem& given) {
 }
 
 inline Step host_step(Fault fault) {
-  const Prepare prepare = fault == Fault::none               ? prepare_host_step<Fault::none>
-                          : fault == Fault::one_element      ? prepare_host_step<Fault::one_element>
-                          : fault == Fault::writes_nothing   ? prepare_host_step<Fault::writes_nothing>
-                          : fault == Fault::last_row_missing ? prepare_host_step<Fault::last_row_missing>
-                          : fault == Fault::runs_once        ? prepare_host_step<Fault::runs_once>
-                                                      : prepare_host_step<Fault::remembers_pointers>;
-  return {"90_host", [](const Problem& p) { return needs_default(p); }, prepare};
+  static const Prepare prepares[] = {
+      prepare_host_step<Fault::none>,           prepare_host_step<Fault::one_element>,
+      prepare_host_step<Fault::writes_nothing>, prepare_host_step<Fault::last_row_missing>,
+      prepare_host_step<Fault::runs_once>,      prepare_host_step<Fault::remembers_pointers>};
+  const Supports supports = [](const Problem& p) { return needs_default(p); };
+  return {"90_host", supports, prepares[int(fault)]};
 }

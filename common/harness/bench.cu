@@ -52,7 +52,7 @@ void measure_regime(const Program& program, Session& s, Regime regime, double pe
   for (Contender* c : {&s.base, &s.cublas_default, &best, &s.cublas_fp32, &s.ceiling_contender})
     if (fits(*c)) contenders.push_back(c);
   const auto samples = run_rounds(*s.stopwatch, regime, contenders, [&] {
-    s.sets->poison_step_outputs(s.stopwatch->stream());
+    s.sets->poison(s.sets->step, s.stopwatch->stream());
   });
   const auto of = [&](const Contender& c) -> const std::vector<double>* {
     for (size_t i = 0; i < contenders.size(); ++i)
@@ -92,6 +92,36 @@ void measure_regime(const Program& program, Session& s, Regime regime, double pe
   fflush(stdout);
 }
 
+bool has_regime(const Options& options, const char* regime) {
+  for (const std::string& wanted : options.regimes)
+    if (wanted == regime) return true;
+  return false;
+}
+
+/// All regimes of one size. "", or what was wrong: then nothing more is timed.
+std::string bench_size(const Program& program, const Options& options, const Size& size,
+                       const Nvml& nvml, std::vector<Row>& rows,
+                       std::vector<std::string>& left_out) {
+  Session session(program, size, nvml);
+  std::string wrong = session.wrong();
+  if (!wrong.empty()) return wrong;
+  printf("%s %s checked\n", program.step.c_str(), text(size).c_str());
+  fflush(stdout);
+  if (!session.step.launch) {
+    left_out.push_back(text(size) + ": one launch takes " + fixed(session.first_seconds * 1e3, 0) +
+                       " ms");
+    printf("left out: %s\n", left_out.back().c_str());
+    return "";
+  }
+  for (const Regime regime : {Regime::burst, Regime::sustained}) {
+    if (!has_regime(options, name(regime)) || !wrong.empty()) continue;
+    const size_t before = rows.size();
+    measure_regime(program, session, regime, peak_tflops(gpu_info()), rows, left_out);
+    if (rows.size() > before) wrong = session.check_last_output();
+  }
+  return wrong;
+}
+
 std::string joined(const std::vector<std::string>& lines) {
   std::string all;
   for (const std::string& line : lines) all += (all.empty() ? "" : "; ") + line;
@@ -103,12 +133,6 @@ void refuse_debug_build() {
   throw UsageError("this is a Debug build, which is never timed; build with "
                    "-DCMAKE_BUILD_TYPE=Release");
 #endif
-}
-
-bool has_regime(const Options& options, const char* regime) {
-  for (const std::string& wanted : options.regimes)
-    if (wanted == regime) return true;
-  return false;
 }
 
 }  // namespace
@@ -125,24 +149,8 @@ int bench_command(const Program& program, const Options& options) {
   std::vector<Row> rows;
   std::vector<std::string> left_out;
   for (const Size& size : options.sizes) {
-    Session session(program, size, nvml);
-    std::string wrong = session.wrong();
-    if (wrong.empty() && !session.step.launch) {
-      left_out.push_back(text(size) + ": one launch takes " +
-                         fixed(session.first_seconds * 1e3, 0) + " ms");
-      printf("left out: %s\n", left_out.back().c_str());
-      continue;
-    }
-    if (wrong.empty()) {
-      printf("%s %s checked\n", step.id, text(size).c_str());
-      fflush(stdout);
-    }
-    for (const Regime regime : {Regime::burst, Regime::sustained}) {
-      if (!wrong.empty() || !has_regime(options, name(regime))) continue;
-      const size_t before = rows.size();
-      measure_regime(program, session, regime, peak_tflops(gpu), rows, left_out);
-      if (rows.size() > before) wrong = session.check_last_output();
-    }
+    const std::string wrong =
+        at(size, [&] { return bench_size(program, options, size, nvml, rows, left_out); });
     if (!wrong.empty()) {
       fprintf(stderr, "error: %s: wrong at %s, %s\n", step.id, text(size).c_str(), wrong.c_str());
       return 1;

@@ -18,7 +18,7 @@ __global__ void random_halves(uint16_t* data, int64_t count) {
     data[i] = element(Inputs::normal, 7, uint64_t(i), 1);
 }
 
-// ---- FFMA: an 8x8 outer product per thread, as in a register tile --------------------------------
+// ---- FFMA: an 8x8 outer product per thread, as in a register tile -------------------------------
 __global__ __launch_bounds__(THREADS, 2) void ffma_kernel(const void* data, int64_t, int rounds,
                                                           float* sink) {
   const __half* random = static_cast<const __half*>(data) + threadIdx.x * 16;
@@ -61,7 +61,7 @@ __global__ __launch_bounds__(THREADS, 2) void mma_sync_kernel(const void* data, 
 #endif
 }
 
-// ---- wgmma m64n256k16: two warpgroups, A [64][64] each and B [256][64] in shared memory ----------
+// ---- wgmma m64n256k16: two warpgroups, A [64][64] each and B [256][64] in shared memory ---------
 constexpr int WGMMA_SMEM = (2 * 64 + 256) * 64 * 2;
 
 __global__ __launch_bounds__(THREADS, 1) void wgmma_kernel(const void* data, int64_t, int rounds,
@@ -95,7 +95,7 @@ __global__ __launch_bounds__(THREADS, 1) void wgmma_kernel(const void* data, int
 #endif
 }
 
-// ---- reading: HBM (a buffer far larger than L2), L2 (a part of it), shared memory -----------------
+// ---- reading: HBM (a buffer far larger than L2), L2 (a part of it), shared memory ---------------
 __device__ void add(uint4& sum, const uint4& v) {
   sum.x ^= v.x, sum.y ^= v.y, sum.z ^= v.z, sum.w ^= v.w;
 }
@@ -212,7 +212,9 @@ Contender Ceiling::contender() const {
   contender.name = "ceiling_" + impl_->unit;
   contender.flop = impl_->flop_per_round * impl_->rounds;
   contender.bytes = impl_->bytes_per_round * impl_->rounds;
-  contender.launch = [impl = impl_](int, gpu::Stream stream) { impl->launch(impl->rounds, stream); };
+  contender.launch = [impl = impl_](int, gpu::Stream stream) {
+    impl->launch(impl->rounds, stream);
+  };
   return contender;
 }
 

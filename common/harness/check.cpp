@@ -63,24 +63,26 @@ void require_support(const Step& step, const Size& size) {
 
 std::string check_step(const Step& step, const Size& size, uint64_t seed) {
   require_support(step, size);
-  const size_t guard = check_guard(size);
-  require_memory(2 * Operands::bytes(size, guard), "to check " + text(size));
-  Operands exact(size, Inputs::integers, 2 * seed, guard);
-  Operands random(size, Inputs::normal, 2 * seed + 1, guard);
-  const Launch launch_exact = step.prepare(exact.problem);
-  const Launch launch_random = step.prepare(random.problem);
-  const auto failure = [&](const Launch& launch, Operands& operands, const char* when) {
-    launch(gpu::Stream{});
-    std::string wrong = explain(operands.verdict(), size.M, size.N);
-    if (const std::string found = take_findings(); !found.empty())
-      wrong += (wrong.empty() ? "" : "; ") + found;
-    return wrong.empty() ? "" : std::string(name(operands.inputs)) + when + ": " + wrong;
-  };
-  std::string wrong = failure(launch_exact, exact, "");
-  if (wrong.empty()) wrong = failure(launch_random, random, "");
-  exact.C.poison();
-  if (wrong.empty()) wrong = failure(launch_exact, exact, ", the same launch again");
-  return wrong;
+  return at(size, [&] {
+    const size_t guard = check_guard(size);
+    require_memory(2 * Operands::bytes(size, guard), "to check " + text(size));
+    Operands exact(size, Inputs::integers, 2 * seed, guard);
+    Operands random(size, Inputs::normal, 2 * seed + 1, guard);
+    const Launch launch_exact = step.prepare(exact.problem);
+    const Launch launch_random = step.prepare(random.problem);
+    const auto failure = [&](const Launch& launch, Operands& operands, const char* when) {
+      launch(gpu::Stream{});
+      std::string wrong = explain(operands.verdict(), size.M, size.N);
+      if (const std::string found = take_findings(); !found.empty())
+        wrong += (wrong.empty() ? "" : "; ") + found;
+      return wrong.empty() ? "" : std::string(name(operands.inputs)) + when + ": " + wrong;
+    };
+    std::string wrong = failure(launch_exact, exact, "");
+    if (wrong.empty()) wrong = failure(launch_random, random, "");
+    exact.C.poison();
+    if (wrong.empty()) wrong = failure(launch_exact, exact, ", the same launch again");
+    return wrong;
+  });
 }
 
 int check_command(const Program& program, const Options& options) {

@@ -20,6 +20,16 @@ std::string check_step(const Step& step, const Size& size, uint64_t seed);
 /// Throws UsageError with the step's own words if it does not take this size.
 void require_support(const Step& step, const Size& size);
 
+/// What `work()` returns; a failed call of it also says at which size.
+template <class Work>
+auto at(const Size& size, const Work& work) {
+  try {
+    return work();
+  } catch (const gpu::Error& e) {
+    throw gpu::Error("at " + text(size) + ", " + e.what());
+  }
+}
+
 int check_command(const Program& program, const Options& options);
 
 }  // namespace harness

@@ -47,7 +47,7 @@ std::string take_findings() {
   std::string text;
   if (found > 0)
     text = std::to_string(found) + " finding" + (found > 1 ? "s" : "") +
-           " of the emulated device, first: " + emu::report_texts().at(0);
+           " of the emulated device, first: " + split(emu::report_texts().at(0), '\n')[0];
   emu::clear_reports();
   return text;
 }

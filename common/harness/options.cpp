@@ -53,7 +53,8 @@ Options parse_options(const std::vector<std::string>& arguments) {
       throw UsageError(options.command + " knows no \"" + word + "\"");
     if (equals == std::string::npos && i + 1 == arguments.size())
       throw UsageError(name + " needs a value");
-    const std::string value = equals == std::string::npos ? arguments[++i] : word.substr(equals + 1);
+    const std::string value =
+        equals == std::string::npos ? arguments[++i] : word.substr(equals + 1);
     if (name == "--sizes") options.sizes = parse_sizes(value);
     if (name == "--seed") options.seed = uint64_t(parse_integer(value, name, 0, 1000000000));
     if (name == "--trials") options.trials = int(parse_integer(value, name, 1, 1000));

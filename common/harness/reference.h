@@ -16,7 +16,7 @@ std::vector<double> reference_on_host(const uint16_t* A, const uint16_t* B, int6
 Verdict compare_on_host(const uint16_t* C, const std::vector<double>& want, int64_t M, int64_t N,
                         int64_t K, Inputs inputs);
 
-// ---- what differs between the devices: reference.cu and emulated.cpp ----------------------------------
+// ---- what differs between the devices: reference.cu and emulated.cpp ----------------------------
 
 /// Fills `count` halves of device memory with element(inputs, seed, 0..count-1, K).
 void fill(uint16_t* data, int64_t count, Inputs inputs, uint64_t seed, int64_t K);

@@ -19,7 +19,7 @@ struct InputSets {
   std::vector<Problem> step, other;  // same A and B, different C
 
   explicit InputSets(const Size& size);
-  void poison_step_outputs(gpu::Stream stream);
+  void poison(const std::vector<Problem>& problems, gpu::Stream stream);  // C of `step` or `other`
   static int count(const Size& size);
   static double bytes(const Size& size);
 };
