@@ -13,11 +13,11 @@ constexpr int BLOCK_M = 128;
 constexpr int BLOCK_N = 128;
 constexpr int BLOCK_K = 64;
 constexpr int BOX_N = 64;  // columns of a TMA box: 128 bytes, the width of the swizzle
+constexpr int WARP_M = 16;
 constexpr int WGMMA_M = 64;
 constexpr int WGMMA_K = 16;
-constexpr int NUM_CONSUMERS = 1;
-constexpr int NUM_THREADS = NUM_CONSUMERS * 128 + 128;  // and a producer warpgroup
-constexpr int NUM_STAGES = 3;                           // 96 KB: two CTAs fit an SM
+constexpr int NUM_THREADS = 128 + 128;  // a consumer and a producer warpgroup
+constexpr int NUM_STAGES = 3;           // 96 KB and the staging of C: two CTAs fit an SM
 constexpr int GROUP_M = 16;  // rasterization: tiles along M before the next column
 static_assert(BLOCK_N == 128, "the multiplication below is m64n128k16");
 static_assert(BLOCK_K * sizeof(half) == 128, "a row of A in shared memory is one swizzle row");
@@ -25,6 +25,7 @@ static_assert(BLOCK_K * sizeof(half) == 128, "a row of A in shared memory is one
 struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle needs
   half a[NUM_STAGES][BLOCK_M * BLOCK_K];                 // [BLOCK_M][64]
   half b[NUM_STAGES][BLOCK_N / BOX_N][BLOCK_K * BOX_N];  // [box][BLOCK_K][64]
+  half c[WGMMA_M * BOX_N];                               // [64][64]
   uint64_t full_bar[NUM_STAGES];
   uint64_t empty_bar[NUM_STAGES];
 
@@ -35,16 +36,20 @@ struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle need
       ptx::label(&full_bar[stage], sizeof(uint64_t), "full_bar", stage);
       ptx::label(&empty_bar[stage], sizeof(uint64_t), "empty_bar", stage);
     }
+    ptx::label(c, sizeof(c), "C");
   }
 };
 constexpr int STAGE_BYTES = sizeof(SharedStorage::a[0]) + sizeof(SharedStorage::b[0]);
 
-// Matrix descriptor of a tile with the 128-byte swizzle. LBO and SBO are bytes between
+// Matrix descriptor of a tile with the 128-byte swizzle. LBO and SBO are the bytes between
 // the 64-wide boxes of B (unused for A) and between groups of 8 rows.
 __device__ uint64_t matrix_desc(const void* tile, int lbo, int sbo) {
   return uint64_t(ptx::smem_addr(tile) & 0x3FFFF) >> 4 | uint64_t(lbo >> 4) << 16 |
          uint64_t(sbo >> 4) << 32 | uint64_t{1} << 62;
 }
+
+// Where chunk `chunk` (16 bytes) of a row lies in a box, with the same swizzle.
+__device__ int swizzled(int row, int chunk) { return row * BOX_N + (chunk ^ row % 8) * 8; }
 
 // First row and column of `tile`. Tiles are walked in columns of GROUP_M, so that CTAs that run
 // together share rows of A and columns of B in L2.
@@ -62,7 +67,7 @@ __global__ void __launch_bounds__(NUM_THREADS, 2)
   auto& smem = *static_cast<SharedStorage*>(ptx::dynamic_smem());
   const int tid = threadIdx.x, wg_id = tid / 128, warp_id = tid / 32, lane_id = tid % 32;
   const int tiles_m = ceil_div(M, BLOCK_M), tiles_n = ceil_div(N, BLOCK_N);
-  const int k_tiles = ceil_div(K, BLOCK_K);
+  const int num_k_tiles = ceil_div(K, BLOCK_K);
   const int2 origin = tile_origin(blockIdx.x, tiles_m, tiles_n);
   const int block_m = origin.x, block_n = origin.y;
 
@@ -70,16 +75,16 @@ __global__ void __launch_bounds__(NUM_THREADS, 2)
     smem.label();
     for (int stage = 0; stage < NUM_STAGES; ++stage) {
       ptx::mbarrier_init(&smem.full_bar[stage], 1);
-      ptx::mbarrier_init(&smem.empty_bar[stage], NUM_CONSUMERS);
+      ptx::mbarrier_init(&smem.empty_bar[stage], 1);
     }
     ptx::fence_mbarrier_init();
   }
   __syncthreads();
 
-  if (wg_id == NUM_CONSUMERS) {  // producer warpgroup: one thread keeps the ring full
+  if (wg_id == 1) {  // producer warpgroup: one thread keeps the ring full
     ptx::setmaxnreg_dec<40>();
-    if (tid == NUM_CONSUMERS * 128) {
-      for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
+    if (tid == 128) {
+      for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
         const int stage = k_tile % NUM_STAGES, phase = k_tile / NUM_STAGES & 1;
         uint64_t* full_bar = &smem.full_bar[stage];
         ptx::mbarrier_wait(&smem.empty_bar[stage], phase ^ 1);
@@ -93,7 +98,7 @@ __global__ void __launch_bounds__(NUM_THREADS, 2)
   } else {  // consumer warpgroup
     ptx::setmaxnreg_inc<216>();
     float acc[BLOCK_M / WGMMA_M][BLOCK_N / 2];
-    for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
+    for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
       const int stage = k_tile % NUM_STAGES, phase = k_tile / NUM_STAGES & 1;
       ptx::mbarrier_wait(&smem.full_bar[stage], phase);
       ptx::wgmma_fence();
@@ -104,27 +109,39 @@ __global__ void __launch_bounds__(NUM_THREADS, 2)
           ptx::wgmma_m64n128k16_f16<ptx::Major::k, ptx::Major::mn>(
               acc[m], matrix_desc(smem.a[stage] + m * WGMMA_M * BLOCK_K + k_inner, 16, 1024),
               matrix_desc(smem.b[stage][0] + k_inner * BOX_N, sizeof(smem.b[0][0]), 1024),
-              k_tile + k_inner > 0);
+              k_tile > 0 || k_inner > 0);
       ptx::wgmma_commit_group();
       ptx::wgmma_wait_group<1>(acc);  // the group before has read its stage: release that
-      if (k_tile > 0 && tid % 128 == 0)
+      if (k_tile > 0 && tid == 0)
         ptx::mbarrier_arrive(&smem.empty_bar[(k_tile - 1) % NUM_STAGES]);
     }
     ptx::wgmma_wait_group<0>(acc);
-    if (tid % 128 == 0) ptx::mbarrier_arrive(&smem.empty_bar[(k_tiles - 1) % NUM_STAGES]);
+    if (tid == 0) ptx::mbarrier_arrive(&smem.empty_bar[(num_k_tiles - 1) % NUM_STAGES]);
 
-    // Epilogue: rmem -> gmem. The four lanes of a row write 16 bytes: half a sector.
-    const int row = block_m + warp_id * 16 + lane_id / 4;
-    const int col = block_n + lane_id % 4 * 2;
+    // Epilogue, 64 columns at a time: rmem -> smem -> gmem.
+    const int warp_row = warp_id * WARP_M;
 #pragma unroll
-    for (int m = 0; m < BLOCK_M / WGMMA_M; ++m)
+    for (int part = 0; part < BLOCK_M / WGMMA_M * (BLOCK_N / BOX_N); ++part) {
+      const int m_wgmma = part / (BLOCK_N / BOX_N), box = part % (BLOCK_N / BOX_N);
+      __syncwarp();  // each warp uses 16 rows of the staging, alone
 #pragma unroll
-      for (int j = 0; j < BLOCK_N / 8; ++j)
-        for (int i = 0; i < 2; ++i) {
-          const uint32_t pair = ptx::cvt_f16x2(acc[m][4 * j + 2 * i], acc[m][4 * j + 2 * i + 1]);
-          const int r = row + m * WGMMA_M + 8 * i, c = col + 8 * j;
-          if (r < M && c < N) *reinterpret_cast<uint32_t*>(&C[int64_t(r) * N + c]) = pair;
+      for (int j = 0; j < BOX_N / 16; ++j) {
+        uint32_t frag_c[4];
+        for (int i = 0; i < 4; ++i) {
+          const int reg = (box * BOX_N + j * 16) / 2 + 2 * i;
+          frag_c[i] = ptx::cvt_f16x2(acc[m_wgmma][reg], acc[m_wgmma][reg + 1]);
         }
+        const int row = warp_row + lane_id % 16, chunk = j * 2 + lane_id / 16;
+        ptx::stmatrix_x4(&smem.c[swizzled(row, chunk)], frag_c);
+      }
+      __syncwarp();
+      for (int i = 0; i < WARP_M; i += 4) {  // 4 rows of 128 bytes at once
+        const int row = warp_row + i + lane_id / 8, chunk = lane_id % 8;
+        const int m = block_m + m_wgmma * WGMMA_M + row, n = block_n + box * BOX_N + chunk * 8;
+        const uint4 eight = *reinterpret_cast<const uint4*>(&smem.c[swizzled(row, chunk)]);
+        if (m < M && n < N) *reinterpret_cast<uint4*>(&C[int64_t(m) * N + n]) = eight;
+      }
+    }
   }
 }
 

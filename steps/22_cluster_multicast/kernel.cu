@@ -14,6 +14,7 @@ constexpr int BLOCK_N = 256;
 constexpr int BLOCK_K = 64;
 constexpr int BOX_N = 64;  // columns of a TMA box: 128 bytes, the width of the swizzle
 constexpr int WG_M = 64;
+constexpr int WARP_M = 16;
 constexpr int WGMMA_K = 16;
 constexpr int CLUSTER_M = 2;
 constexpr int NUM_CONSUMERS = 2;
@@ -29,6 +30,7 @@ static_assert(BLOCK_N / BOX_N % CLUSTER_M == 0, "the CTAs of a cluster share the
 struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle needs
   half a[NUM_STAGES][BLOCK_M * BLOCK_K];                 // [BLOCK_M][64]
   half b[NUM_STAGES][BLOCK_N / BOX_N][BLOCK_K * BOX_N];  // [box][BLOCK_K][64]
+  half c[NUM_CONSUMERS][WG_M * BOX_N];                   // [consumer][64][64]
   uint64_t full_bar[NUM_STAGES];
   uint64_t empty_bar[NUM_STAGES];
 
@@ -39,16 +41,20 @@ struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle need
       ptx::label(&full_bar[stage], sizeof(uint64_t), "full_bar", stage);
       ptx::label(&empty_bar[stage], sizeof(uint64_t), "empty_bar", stage);
     }
+    ptx::label(c, sizeof(c), "C");
   }
 };
 constexpr int STAGE_BYTES = sizeof(SharedStorage::a[0]) + sizeof(SharedStorage::b[0]);
 
-// Matrix descriptor of a tile with the 128-byte swizzle. LBO and SBO are bytes between
+// Matrix descriptor of a tile with the 128-byte swizzle. LBO and SBO are the bytes between
 // the 64-wide boxes of B (unused for A) and between groups of 8 rows.
 __device__ uint64_t matrix_desc(const void* tile, int lbo, int sbo) {
   return uint64_t(ptx::smem_addr(tile) & 0x3FFFF) >> 4 | uint64_t(lbo >> 4) << 16 |
          uint64_t(sbo >> 4) << 32 | uint64_t{1} << 62;
 }
+
+// Where chunk `chunk` (16 bytes) of a row lies in a box, with the same swizzle.
+__device__ int swizzled(int row, int chunk) { return row * BOX_N + (chunk ^ row % 8) * 8; }
 
 // First row and column of this CTA's half of `tile`. Tiles are walked in columns of GROUP_M, so
 // that clusters that run together share rows of A and columns of B in L2.
@@ -67,7 +73,7 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
   const int tid = threadIdx.x, wg_id = tid / 128, warp_id = tid / 32, lane_id = tid % 32;
   const int cta_rank = ptx::cluster_ctarank();
   const int tiles_m = ceil_div(M, BLOCK_M * CLUSTER_M), tiles_n = ceil_div(N, BLOCK_N);
-  const int k_tiles = ceil_div(K, BLOCK_K);
+  const int num_k_tiles = ceil_div(K, BLOCK_K);
   const int first_tile = blockIdx.x / CLUSTER_M, num_clusters = gridDim.x / CLUSTER_M;
 
   if (tid == 0) {
@@ -85,7 +91,7 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
     if (lane_id == 0) {
       for (int tile = first_tile; tile < tiles_m * tiles_n; tile += num_clusters) {
         const auto [block_m, block_n] = tile_origin(tile, cta_rank, tiles_m, tiles_n);
-        for (int k_tile = 0; k_tile < k_tiles; ++k_tile, ++iter) {
+        for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile, ++iter) {
           const int stage = iter % NUM_STAGES, phase = iter / NUM_STAGES & 1;
           uint64_t* full_bar = &smem.full_bar[stage];
           ptx::mbarrier_wait(&smem.empty_bar[stage], phase ^ 1);  // both CTAs have read it
@@ -103,7 +109,7 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
   } else {  // consumer warpgroups: 64 rows each
     float acc[BLOCK_N / 2];
     for (int tile = first_tile; tile < tiles_m * tiles_n; tile += num_clusters) {
-      for (int k_tile = 0; k_tile < k_tiles; ++k_tile, ++iter) {
+      for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile, ++iter) {
         const int stage = iter % NUM_STAGES, phase = iter / NUM_STAGES & 1;
         ptx::mbarrier_wait(&smem.full_bar[stage], phase);
         ptx::wgmma_fence();
@@ -112,31 +118,45 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
           ptx::wgmma_m64n256k16_f16<ptx::Major::k, ptx::Major::mn>(
               acc, matrix_desc(smem.a[stage] + wg_id * WG_M * BLOCK_K + k_inner, 16, 1024),
               matrix_desc(smem.b[stage][0] + k_inner * BOX_N, sizeof(smem.b[0][0]), 1024),
-              k_tile + k_inner > 0);
+              k_tile > 0 || k_inner > 0);
         ptx::wgmma_commit_group();
         ptx::wgmma_wait_group<1>(acc);  // the group before has read its stage: release that, in
         if (k_tile > 0 && tid % 128 < CLUSTER_M)  // both CTAs (B came from both)
           ptx::mbarrier_arrive_remote(&smem.empty_bar[(iter - 1) % NUM_STAGES], tid % 128);
       }
+      const auto [block_m, block_n] = tile_origin(tile, cta_rank, tiles_m, tiles_n);
       ptx::wgmma_wait_group<0>(acc);
       if (tid % 128 < CLUSTER_M)
         ptx::mbarrier_arrive_remote(&smem.empty_bar[(iter - 1) % NUM_STAGES], tid % 128);
 
-      // Epilogue: rmem -> gmem. The four lanes of a row write 16 bytes: half a sector.
-      const auto [block_m, block_n] = tile_origin(tile, cta_rank, tiles_m, tiles_n);
-      const int row = block_m + warp_id * 16 + lane_id / 4;
-      const int col = block_n + lane_id % 4 * 2;
+      // Epilogue, 64 columns at a time: rmem -> smem -> gmem.
+      const int warp_row = warp_id % 4 * WARP_M;
 #pragma unroll
-      for (int j = 0; j < BLOCK_N / 8; ++j) {
-        for (int i = 0; i < 2; ++i) {
-          const uint32_t pair = ptx::cvt_f16x2(acc[4 * j + 2 * i], acc[4 * j + 2 * i + 1]);
-          if (row + 8 * i < M && col + 8 * j < N)
-            *reinterpret_cast<uint32_t*>(&C[int64_t(row + 8 * i) * N + col + 8 * j]) = pair;
+      for (int box = 0; box < BLOCK_N / BOX_N; ++box) {
+        half* staging = smem.c[wg_id];  // each warp uses 16 rows, alone
+        __syncwarp();
+#pragma unroll
+        for (int j = 0; j < BOX_N / 16; ++j) {
+          uint32_t frag_c[4];
+          for (int i = 0; i < 4; ++i) {
+            const int reg = (box * BOX_N + j * 16) / 2 + 2 * i;
+            frag_c[i] = ptx::cvt_f16x2(acc[reg], acc[reg + 1]);
+          }
+          const int row = warp_row + lane_id % 16, chunk = j * 2 + lane_id / 16;
+          ptx::stmatrix_x4(&staging[swizzled(row, chunk)], frag_c);
+        }
+        __syncwarp();
+#pragma unroll 2  // more would spill
+        for (int i = 0; i < WARP_M; i += 4) {  // 4 rows of 128 bytes at once
+          const int row = warp_row + i + lane_id / 8, chunk = lane_id % 8;
+          const int m = block_m + wg_id * WG_M + row, n = block_n + box * BOX_N + chunk * 8;
+          const uint4 eight = *reinterpret_cast<const uint4*>(&staging[swizzled(row, chunk)]);
+          if (m < M && n < N) *reinterpret_cast<uint4*>(&C[int64_t(m) * N + n]) = eight;
         }
       }
     }
   }
-  ptx::cluster_sync();  // and the multicasts and arrivals of the other CTA
+  ptx::cluster_sync();  // and whatever the other CTA sends here
 }
 
 std::string supports(const Problem& p) { return needs_multiples(p, 1, 8, 8); }

@@ -3,7 +3,7 @@
 // arch: 90a
 // unit: wgmma
 // New: each warpgroup has every other tile (128x128) to itself; a pair of mbarriers passes the
-//      Tensor Core to and fro, so that epilogue, drain and start of a tile cost it nothing.
+//      Tensor Core to and fro, so that drain, epilogue and start of a tile cost it nothing.
 // Shapes: any M; N and K multiples of 8 (TMA rows of 16 bytes).
 #include "common/step.h"
 
@@ -13,8 +13,8 @@ constexpr int BLOCK_M = 128;
 constexpr int BLOCK_N = 128;
 constexpr int BLOCK_K = 64;
 constexpr int BOX_N = 64;  // columns of a TMA box: 128 bytes, the width of the swizzle
-constexpr int WGMMA_M = 64;
 constexpr int WARP_M = 16;
+constexpr int WGMMA_M = 64;
 constexpr int WGMMA_K = 16;
 constexpr int CLUSTER_M = 2;
 constexpr int NUM_CONSUMERS = 2;
@@ -30,10 +30,10 @@ static_assert(BLOCK_N / BOX_N % CLUSTER_M == 0, "the CTAs of a cluster share the
 struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle needs
   half a[NUM_STAGES][BLOCK_M * BLOCK_K];                 // [BLOCK_M][64]
   half b[NUM_STAGES][BLOCK_N / BOX_N][BLOCK_K * BOX_N];  // [box][BLOCK_K][64]
-  half c[NUM_CONSUMERS * 4][2][WARP_M * BOX_N];          // [warp][even, odd box][16][64]
+  half c[NUM_CONSUMERS][2][WGMMA_M * BOX_N];             // [consumer][even, odd box][64][64]
   uint64_t full_bar[NUM_STAGES];
   uint64_t empty_bar[NUM_STAGES];
-  uint64_t turn_bar[NUM_CONSUMERS];  // its phases: turns given to this consumer
+  uint64_t turn_bar[NUM_CONSUMERS];  // phase i: this consumer may multiply its i-th tile
 
   __device__ void label() {
     for (int stage = 0; stage < NUM_STAGES; ++stage) {
@@ -48,12 +48,15 @@ struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle need
 };
 constexpr int STAGE_BYTES = sizeof(SharedStorage::a[0]) + sizeof(SharedStorage::b[0]);
 
-// Matrix descriptor of a tile with the 128-byte swizzle. LBO and SBO are bytes between
+// Matrix descriptor of a tile with the 128-byte swizzle. LBO and SBO are the bytes between
 // the 64-wide boxes of B (unused for A) and between groups of 8 rows.
 __device__ uint64_t matrix_desc(const void* tile, int lbo, int sbo) {
   return uint64_t(ptx::smem_addr(tile) & 0x3FFFF) >> 4 | uint64_t(lbo >> 4) << 16 |
          uint64_t(sbo >> 4) << 32 | uint64_t{1} << 62;
 }
+
+// Where chunk `chunk` (16 bytes) of a row lies in a box, with the same swizzle.
+__device__ int swizzled(int row, int chunk) { return row * BOX_N + (chunk ^ row % 8) * 8; }
 
 // First row and column of this CTA's half of `tile`. Tiles are walked in columns of GROUP_M, so
 // that clusters that run together share rows of A and columns of B in L2.
@@ -73,7 +76,7 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
   const int tid = threadIdx.x, wg_id = tid / 128, warp_id = tid / 32, lane_id = tid % 32;
   const int cta_rank = ptx::cluster_ctarank();
   const int tiles_m = ceil_div(M, BLOCK_M * CLUSTER_M), tiles_n = ceil_div(N, BLOCK_N);
-  const int k_tiles = ceil_div(K, BLOCK_K);
+  const int num_k_tiles = ceil_div(K, BLOCK_K);
   const int first_tile = blockIdx.x / CLUSTER_M, num_clusters = gridDim.x / CLUSTER_M;
 
   if (tid == 0) {
@@ -92,7 +95,7 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
     if (lane_id == 0) {
       for (int tile = first_tile; tile < tiles_m * tiles_n; tile += num_clusters) {
         const auto [block_m, block_n] = tile_origin(tile, cta_rank, tiles_m, tiles_n);
-        for (int k_tile = 0; k_tile < k_tiles; ++k_tile, ++iter) {
+        for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile, ++iter) {
           const int stage = iter % NUM_STAGES, phase = iter / NUM_STAGES & 1;
           uint64_t* full_bar = &smem.full_bar[stage];
           ptx::mbarrier_wait(&smem.empty_bar[stage], phase ^ 1);  // both CTAs have read it
@@ -109,12 +112,12 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
     __syncwarp();
   } else {  // consumer warpgroups: every other tile each
     float acc[BLOCK_M / WGMMA_M][BLOCK_N / 2];
-    iter = wg_id * k_tiles;
-    uint32_t turn = wg_id ^ 1;  // the first warpgroup finds its first turn granted
+    iter = wg_id * num_k_tiles;
+    uint32_t turn = wg_id ^ 1;  // parity; the first warpgroup finds its first turn granted
     for (int tile = first_tile + wg_id * num_clusters; tile < tiles_m * tiles_n;
-         tile += NUM_CONSUMERS * num_clusters, iter += k_tiles, turn ^= 1) {
+         tile += NUM_CONSUMERS * num_clusters, iter += num_k_tiles, turn ^= 1) {
       ptx::mbarrier_wait(&smem.turn_bar[wg_id], turn);
-      for (int k_tile = 0; k_tile < k_tiles; ++k_tile, ++iter) {
+      for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile, ++iter) {
         const int stage = iter % NUM_STAGES, phase = iter / NUM_STAGES & 1;
         ptx::mbarrier_wait(&smem.full_bar[stage], phase);
         ptx::wgmma_fence();
@@ -125,48 +128,48 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
             ptx::wgmma_m64n128k16_f16<ptx::Major::k, ptx::Major::mn>(
                 acc[m], matrix_desc(smem.a[stage] + m * WGMMA_M * BLOCK_K + k_inner, 16, 1024),
                 matrix_desc(smem.b[stage][0] + k_inner * BOX_N, sizeof(smem.b[0][0]), 1024),
-                k_tile + k_inner > 0);
+                k_tile > 0 || k_inner > 0);
         ptx::wgmma_commit_group();
+        if (k_tile == num_k_tiles - 1 && tid % 128 == 0)  // all is issued: the other one's turn
+          ptx::mbarrier_arrive(&smem.turn_bar[wg_id ^ 1]);
         ptx::wgmma_wait_group<1>(acc);  // the group before has read its stage: release that, in
         if (k_tile > 0 && tid % 128 < CLUSTER_M)  // both CTAs (B came from both)
           ptx::mbarrier_arrive_remote(&smem.empty_bar[(iter - 1) % NUM_STAGES], tid % 128);
       }
-      if (tid % 128 == 0) ptx::mbarrier_arrive(&smem.turn_bar[wg_id ^ 1]);  // all issued
+      const auto [block_m, block_n] = tile_origin(tile, cta_rank, tiles_m, tiles_n);
       ptx::wgmma_wait_group<0>(acc);
       if (tid % 128 < CLUSTER_M)
         ptx::mbarrier_arrive_remote(&smem.empty_bar[(iter - 1) % NUM_STAGES], tid % 128);
 
-      // Epilogue, 64 columns at a time: rmem -> smem (swizzled) -> gmem, each warp on its own.
-      const auto [block_m, block_n] = tile_origin(tile, cta_rank, tiles_m, tiles_n);
-      const int row = lane_id % 16;
+      // Epilogue, 64 columns at a time: rmem -> smem -> gmem.
+      const int warp_row = warp_id % 4 * WARP_M;
 #pragma unroll
-      for (int i = 0; i < BLOCK_M / WGMMA_M * (BLOCK_N / BOX_N); ++i) {
-        const int m = i / (BLOCK_N / BOX_N), box = i % (BLOCK_N / BOX_N);
-        half* staging = smem.c[warp_id][i % 2];
-        if (lane_id == 0) ptx::tma_store_wait_group_read<1>();  // the box before last has left
-        __syncwarp();
+      for (int part = 0; part < BLOCK_M / WGMMA_M * (BLOCK_N / BOX_N); ++part) {
+        const int m = part / (BLOCK_N / BOX_N), box = part % (BLOCK_N / BOX_N);
+        half* staging = smem.c[wg_id][part % 2];
+        if (tid % 128 == 0) ptx::tma_store_wait_group_read<1>();  // the box before last has left
+        ptx::bar_sync(1 + wg_id, 128);
 #pragma unroll
         for (int j = 0; j < BOX_N / 16; ++j) {
           uint32_t frag_c[4];
-          for (int q = 0; q < 4; ++q) {
-            const int reg = (box * BOX_N + j * 16) / 2 + 2 * q;
-            frag_c[q] = ptx::cvt_f16x2(acc[m][reg], acc[m][reg + 1]);
+          for (int i = 0; i < 4; ++i) {
+            const int reg = (box * BOX_N + j * 16) / 2 + 2 * i;
+            frag_c[i] = ptx::cvt_f16x2(acc[m][reg], acc[m][reg + 1]);
           }
-          const int chunk = (j * 2 + lane_id / 16) ^ (row % 8);  // 16 bytes, swizzled
-          ptx::stmatrix_x4(staging + row * BOX_N + chunk * 8, frag_c);
+          const int row = warp_row + lane_id % 16, chunk = j * 2 + lane_id / 16;
+          ptx::stmatrix_x4(&staging[swizzled(row, chunk)], frag_c);
         }
-        ptx::fence_proxy_async();
-        __syncwarp();
-        if (lane_id == 0) {
-          ptx::tma_store_2d(&tmap_c, staging, block_n + box * BOX_N,
-                            block_m + m * WGMMA_M + warp_id % 4 * WARP_M);
+        ptx::fence_proxy_async();  // TMA reads what ordinary stores have written
+        ptx::bar_sync(1 + wg_id, 128);
+        if (tid % 128 == 0) {
+          ptx::tma_store_2d(&tmap_c, staging, block_n + box * BOX_N, block_m + m * WGMMA_M);
           ptx::tma_store_commit_group();
         }
       }
     }
     ptx::tma_store_wait_group_read<0>();  // shared memory must outlive the stores that read it
   }
-  ptx::cluster_sync();  // and the multicasts and arrivals of the other CTA
+  ptx::cluster_sync();  // and whatever the other CTA sends here
 }
 
 std::string supports(const Problem& p) { return needs_multiples(p, 1, 8, 8); }
@@ -176,7 +179,7 @@ Launch prepare(const Problem& p) {
   const int M = int(p.M), N = int(p.N), K = int(p.K);
   const CUtensorMap tmap_a = gpu::tensor_map_2d(p.A, M, K, K, BLOCK_M, BLOCK_K, Swizzle::b128);
   const CUtensorMap tmap_b = gpu::tensor_map_2d(p.B, K, N, N, BLOCK_K, BOX_N, Swizzle::b128);
-  const CUtensorMap tmap_c = gpu::tensor_map_2d(p.C, M, N, N, WARP_M, BOX_N, Swizzle::b128);
+  const CUtensorMap tmap_c = gpu::tensor_map_2d(p.C, M, N, N, WGMMA_M, BOX_N, Swizzle::b128);
   const int tiles = ceil_div(M, BLOCK_M * CLUSTER_M) * ceil_div(N, BLOCK_N);
   gpu::LaunchConfig config;
   config.grid = dim3(std::min(tiles, gpu::num_sms() / CLUSTER_M) * CLUSTER_M);

@@ -1,4 +1,4 @@
-// 25_stream_k: tiles that would not fill a wave are cut along K, in equal shares for all SMs.
+// 25_stream_k: tiles that would leave SMs idle are cut along K, in equal shares for all.
 // base: 23_tma_store
 // arch: 90a
 // unit: wgmma
@@ -21,8 +21,8 @@ constexpr int NUM_CONSUMERS = 2;
 constexpr int NUM_THREADS = NUM_CONSUMERS * 128 + 32;  // and one producer warp
 constexpr int NUM_STAGES = 4;
 constexpr int GROUP_M = 8;  // rasterization: clusters along M before the next column
-constexpr int MIN_SHARE = 8;  // k tiles of a share: fewer do not pay for the fixup
-constexpr int MIN_FILL = 90;  // percent: waves at least this full are left whole
+constexpr int MIN_IDLE = 16;   // k tiles an SM would idle: for less, cutting does not pay
+constexpr int MIN_SHARE = 8;   // k tiles of a share at least
 constexpr uint16_t ALL_CTAS = (1 << CLUSTER_M) - 1;
 static_assert(BLOCK_M == NUM_CONSUMERS * WG_M, "each consumer takes 64 rows, the M of wgmma");
 static_assert(BLOCK_N == 256, "the multiplication below is m64n256k16");
@@ -51,7 +51,7 @@ struct Work {
 struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle needs
   half a[NUM_STAGES][BLOCK_M * BLOCK_K];                 // [BLOCK_M][64]
   half b[NUM_STAGES][BLOCK_N / BOX_N][BLOCK_K * BOX_N];  // [box][BLOCK_K][64]
-  half c[NUM_CONSUMERS * 4][2][WARP_M * BOX_N];          // [warp][even, odd box][16][64]
+  half c[NUM_CONSUMERS][2][WG_M * BOX_N];                // [consumer][even, odd box][64][64]
   uint64_t full_bar[NUM_STAGES];
   uint64_t empty_bar[NUM_STAGES];
   Work piece[2];  // of cut tiles: a stretch is no longer than a tile, so it touches two at most
@@ -70,12 +70,15 @@ struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle need
 constexpr int PARTS = CLUSTER_M * NUM_CONSUMERS;  // warpgroups that hold a tile
 constexpr int STAGE_BYTES = sizeof(SharedStorage::a[0]) + sizeof(SharedStorage::b[0]);
 
-// Matrix descriptor of a tile with the 128-byte swizzle. LBO and SBO are bytes between
+// Matrix descriptor of a tile with the 128-byte swizzle. LBO and SBO are the bytes between
 // the 64-wide boxes of B (unused for A) and between groups of 8 rows.
 __device__ uint64_t matrix_desc(const void* tile, int lbo, int sbo) {
   return uint64_t(ptx::smem_addr(tile) & 0x3FFFF) >> 4 | uint64_t(lbo >> 4) << 16 |
          uint64_t(sbo >> 4) << 32 | uint64_t{1} << 62;
 }
+
+// Where chunk `chunk` (16 bytes) of a row lies in a box, with the same swizzle.
+__device__ int swizzled(int row, int chunk) { return row * BOX_N + (chunk ^ row % 8) * 8; }
 
 // First row and column of this CTA's half of `tile`. Tiles are walked in columns of GROUP_M, so
 // that clusters that run together share rows of A and columns of B in L2.
@@ -167,6 +170,7 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
         if (k_tile > work.k_begin && tid % 128 < CLUSTER_M)  // both CTAs (B came from both)
           ptx::mbarrier_arrive_remote(&smem.empty_bar[(iter - 1) % NUM_STAGES], tid % 128);
       }
+      const auto [block_m, block_n] = tile_origin(work.tile, cta_rank, tiles_m, tiles_n);
       ptx::wgmma_wait_group<0>(acc);
       if (tid % 128 < CLUSTER_M)
         ptx::mbarrier_arrive_remote(&smem.empty_bar[(iter - 1) % NUM_STAGES], tid % 128);
@@ -183,14 +187,13 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
         continue;
       }
 
-      // Epilogue, 64 columns at a time: rmem -> smem (swizzled) -> gmem, each warp on its own.
-      const auto [block_m, block_n] = tile_origin(work.tile, cta_rank, tiles_m, tiles_n);
-      const int row = lane_id % 16;
+      // Epilogue, 64 columns at a time: rmem -> smem -> gmem.
+      const int warp_row = warp_id % 4 * WARP_M;
 #pragma unroll
       for (int box = 0; box < BLOCK_N / BOX_N; ++box) {
-        half* staging = smem.c[warp_id][box % 2];
-        if (lane_id == 0) ptx::tma_store_wait_group_read<1>();  // the box before last has left
-        __syncwarp();
+        half* staging = smem.c[wg_id][box % 2];
+        if (tid % 128 == 0) ptx::tma_store_wait_group_read<1>();  // the box before last has left
+        ptx::bar_sync(1 + wg_id, 128);
 #pragma unroll
         for (int j = 0; j < BOX_N / 16; ++j) {
           uint32_t frag_c[4];
@@ -198,19 +201,19 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
             const int reg = (box * BOX_N + j * 16) / 2 + 2 * i;
             frag_c[i] = ptx::cvt_f16x2(acc[reg], acc[reg + 1]);
           }
-          const int chunk = (j * 2 + lane_id / 16) ^ (row % 8);  // 16 bytes, swizzled
-          ptx::stmatrix_x4(staging + row * BOX_N + chunk * 8, frag_c);
+          const int row = warp_row + lane_id % 16, chunk = j * 2 + lane_id / 16;
+          ptx::stmatrix_x4(&staging[swizzled(row, chunk)], frag_c);
         }
-        ptx::fence_proxy_async();
-        __syncwarp();
-        if (lane_id == 0) {
-          ptx::tma_store_2d(&tmap_c, staging, block_n + box * BOX_N, block_m + warp_id * WARP_M);
+        ptx::fence_proxy_async();  // TMA reads what ordinary stores have written
+        ptx::bar_sync(1 + wg_id, 128);
+        if (tid % 128 == 0) {
+          ptx::tma_store_2d(&tmap_c, staging, block_n + box * BOX_N, block_m + wg_id * WG_M);
           ptx::tma_store_commit_group();
         }
       }
     }
-    // Fixup: of n clusters that share a tile, each adds up every n-th group of 8 columns. All
-    // clusters are resident, so they can wait for each other.
+    // Fixup: n clusters share a tile; each adds up every sum in an n-th of its columns, 8 at a time.
+    // All clusters are resident, so they can wait for each other.
     for (int w = 0; w < smem.num_pieces; ++w) {
       const Work work = smem.piece[w];
       if (work.k_end - work.k_begin == num_k_tiles) continue;
@@ -221,18 +224,29 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
       ptx::bar_sync(1 + wg_id, 128);
       const auto [block_m, block_n] = tile_origin(work.tile, cta_rank, tiles_m, tiles_n);
       const int row = block_m + warp_id * WARP_M + lane_id / 4;
-      for (int j = cluster - first; j < BLOCK_N / 8; j += n) {
-        float4 sum = make_float4(0, 0, 0, 0);
-#pragma unroll 8
-        for (int c = first; c <= last; ++c) {
-          const float4 four = sums_of(workspace, c, work.tile, part)[j * 128];
-          sum = make_float4(sum.x + four.x, sum.y + four.y, sum.z + four.z, sum.w + four.w);
+      const int end = (cluster - first + 1) * (BLOCK_N / 8) / n;
+      for (int j = (cluster - first) * (BLOCK_N / 8) / n; j < end; j += 4) {
+        float4 sums[4] = {};
+        for (int c = first; c <= last; c += 4) {  // 4 clusters by 4 groups, all in flight at once
+          float4 loaded[16] = {};
+#pragma unroll
+          for (int i = 0; i < 16; ++i)
+            if (c + i / 4 <= last && j + i % 4 < end)
+              loaded[i] = sums_of(workspace, c + i / 4, work.tile, part)[(j + i % 4) * 128];
+#pragma unroll
+          for (int i = 0; i < 16; ++i) {
+            float4& sum = sums[i % 4];
+            sum.x += loaded[i].x, sum.y += loaded[i].y, sum.z += loaded[i].z, sum.w += loaded[i].w;
+          }
         }
-        const int col = block_n + j * 8 + lane_id % 4 * 2;
-        const uint32_t pairs[] = {ptx::cvt_f16x2(sum.x, sum.y), ptx::cvt_f16x2(sum.z, sum.w)};
-        for (int i = 0; i < 2; ++i)
-          if (row + 8 * i < M && col < N)
-            *reinterpret_cast<uint32_t*>(&C[int64_t(row + 8 * i) * N + col]) = pairs[i];
+        for (int i = 0; i < 4 && j + i < end; ++i) {
+          const int col = block_n + (j + i) * 8 + lane_id % 4 * 2;
+          const uint32_t top = ptx::cvt_f16x2(sums[i].x, sums[i].y);
+          const uint32_t bottom = ptx::cvt_f16x2(sums[i].z, sums[i].w);
+          if (row < M && col < N) *reinterpret_cast<uint32_t*>(&C[int64_t(row) * N + col]) = top;
+          if (row + 8 < M && col < N)
+            *reinterpret_cast<uint32_t*>(&C[int64_t(row + 8) * N + col]) = bottom;
+        }
       }
       ptx::bar_sync(1 + wg_id, 128);
       if (tid % 128 == 0) ptx::red_add_release(flag, 1);  // has read. The first cluster waits for
@@ -243,7 +257,7 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
     }
     ptx::tma_store_wait_group_read<0>();  // shared memory must outlive the stores that read it
   }
-  ptx::cluster_sync();  // and the multicasts and arrivals of the other CTA
+  ptx::cluster_sync();  // and whatever the other CTA sends here
 }
 
 std::string supports(const Problem& p) { return needs_multiples(p, 1, 8, 8); }
@@ -254,17 +268,18 @@ Launch prepare(const Problem& p) {
   auto* C = static_cast<half*>(p.C);
   const CUtensorMap tmap_a = gpu::tensor_map_2d(p.A, M, K, K, BLOCK_M, BLOCK_K, Swizzle::b128);
   const CUtensorMap tmap_b = gpu::tensor_map_2d(p.B, K, N, N, BLOCK_K, BOX_N, Swizzle::b128);
-  const CUtensorMap tmap_c = gpu::tensor_map_2d(p.C, M, N, N, WARP_M, BOX_N, Swizzle::b128);
+  const CUtensorMap tmap_c = gpu::tensor_map_2d(p.C, M, N, N, WG_M, BOX_N, Swizzle::b128);
   Schedule schedule{};
   schedule.tiles_m = ceil_div(M, BLOCK_M * CLUSTER_M), schedule.tiles_n = ceil_div(N, BLOCK_N);
   schedule.num_k_tiles = ceil_div(K, BLOCK_K);
   const int tiles = schedule.tiles_m * schedule.tiles_n;
   const int max_clusters = gpu::num_sms() / CLUSTER_M, waves = ceil_div(tiles, max_clusters);
   int sharers = 1;
-  if (tiles * 100 < waves * max_clusters * MIN_FILL) {
+  if ((waves * max_clusters - tiles) * int64_t(schedule.num_k_tiles) >= max_clusters * MIN_IDLE) {
     schedule.cut_tiles = tiles % max_clusters;
     const int k_tiles = schedule.cut_tiles * schedule.num_k_tiles;
     sharers = std::max(std::min(k_tiles / MIN_SHARE, max_clusters), schedule.cut_tiles);
+    if (sharers >= 2 * schedule.cut_tiles) sharers -= sharers % schedule.cut_tiles;  // 1 piece each
     schedule.share = k_tiles / sharers, schedule.longer = k_tiles % sharers;
   }
   schedule.num_clusters = std::min(std::max(tiles, sharers), max_clusters);
