@@ -84,7 +84,7 @@ void cp_async_mbarrier_arrive(uint64_t* bar, Loc here) {
     for (auto& copy : copies) land_copy(*copy, b->agent, b->phase + 1);
     mbarrier_arrive_one(*b, at, "cp_async_mbarrier_arrive_noinc");
   };
-  add_pending(std::move(deliver), self->cta, at, "cp.async");
+  add_pending(std::move(deliver), self->cta, uintptr_t(bar), at, "arrival of cp.async");
 }
 
 }  // namespace emu

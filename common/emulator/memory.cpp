@@ -95,6 +95,7 @@ Region* checked_region(uintptr_t a, size_t bytes, bool global, const char* does,
       return format("%s %zu bytes of shared memory at offset %ld of %zu", does, bytes,
                     r ? long(a - r->begin) : -1L, self->cta->dynamic.bytes);
     const Region* near = allocation_at(a, kGuard);
+    place_named = near;
     if (!near) return format("%s %zu bytes that are in no buffer", does, bytes);
     return format("%s %zu bytes at offset %ld of buffer %s, which has %zu", does, bytes,
                   long(a - near->begin), near->name.c_str(), near->bytes);
@@ -130,6 +131,7 @@ std::string label_at(uint32_t offset) {
   auto it = labels.upper_bound(offset);
   if (it != labels.begin() && offset - (--it)->first < it->second.bytes) {
     const uint32_t at = offset - it->first;
+    place_named = true;
     return at ? format("%s + %u bytes", it->second.name.c_str(), at) : it->second.name;
   }
   return offset >= kFixedOffset ? shared_variable_at(offset - kFixedOffset)
@@ -138,8 +140,10 @@ std::string label_at(uint32_t offset) {
 
 std::string place(uintptr_t a) {
   if (cta_of(a)) return label_at(offset_of(a));
-  if (Region* r = allocation_at(a, 0))
+  if (Region* r = allocation_at(a, 0)) {
+    place_named = true;
     return format("global %s + %zu bytes", r->name.c_str(), size_t(a - r->begin));
+  }
   return "?";
 }
 

@@ -31,10 +31,11 @@ const CallSite* target = nullptr;
 Mutation target_mutation = Mutation::none;
 int child_pipe = -1;  // in a child: to the parent
 
+constexpr int kNamed = 4;             // exit code of a child whose report names a place
 constexpr unsigned kTimeLimit = 60;  // seconds for one mutant
 
 struct Outcome {
-  bool caught = false;
+  bool caught = false, named = false;
   std::string how;
 };
 
@@ -51,8 +52,9 @@ std::string source_line(Loc here) {
 struct Argument {
   std::string key, why;
 };
-std::vector<Argument> read_arguments(const std::string& path) {
+std::vector<Argument> read_arguments(const std::string& kernel) {
   std::vector<Argument> list;
+  const std::string path = kernel.substr(0, kernel.rfind('/') + 1) + "survivors";
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
     const size_t hash = line.find(" # ");
@@ -66,10 +68,10 @@ std::vector<Argument> read_arguments(const std::string& path) {
 
 Outcome run_mutant(const std::function<int()>& check) {
   int ends[2];
-  if (pipe(ends)) return {false, "no pipe"};
+  if (pipe(ends)) return {false, false, "no pipe"};
   fflush(nullptr);
   const pid_t child = fork();
-  if (child < 0) return {false, "no child process"};
+  if (child < 0) return {false, false, "no child process"};
   if (child == 0) {
     close(ends[0]);
     child_pipe = ends[1];
@@ -95,8 +97,8 @@ Outcome run_mutant(const std::function<int()>& check) {
   int status = 0;
   waitpid(child, &status, 0);
   if (WIFSIGNALED(status))
-    return {true, WTERMSIG(status) == SIGALRM ? "hangs" : "crashes: " + said};
-  return {WEXITSTATUS(status) != 0, said};
+    return {true, false, WTERMSIG(status) == SIGALRM ? "hangs" : "crashes: " + said};
+  return {WEXITSTATUS(status) != 0, WEXITSTATUS(status) == kNamed, said};
 }
 
 }  // namespace
@@ -109,13 +111,13 @@ Mutation mutated_slow(const char* wrapper, Loc here, bool can_change) {
   return Mutation::none;
 }
 
-void mutation_found(const std::string& report) {
+void mutation_found(const std::string& report, bool named) {
   if (child_pipe < 0) return;
   const bool ok = write(child_pipe, report.data(), report.size()) >= 0;
-  _exit(ok ? 1 : 3);
+  _exit(!ok ? 3 : named ? kNamed : 1);
 }
 
-int mutate(const std::function<int()>& check, const std::string& survivors_file) {
+int mutate(const std::function<int()>& check) {
   mutating = true;
   target = nullptr;
   call_sites.clear();
@@ -123,7 +125,11 @@ int mutate(const std::function<int()>& check, const std::string& survivors_file)
     fprintf(stderr, "error: the kernel is not right without a mutation\n");
     return 2;
   }
-  const std::vector<Argument> arguments = read_arguments(survivors_file);
+  if (call_sites.empty()) {
+    printf("no call to skip or change\n");
+    return 0;
+  }
+  const std::vector<Argument> arguments = read_arguments(call_sites[0].here.file);
   unsigned caught = 0, named = 0, argued = 0, missed = 0;
   for (const CallSite& site : call_sites)
     for (Mutation m : {Mutation::skip, Mutation::change}) {
@@ -136,13 +142,8 @@ int mutate(const std::function<int()>& check, const std::string& survivors_file)
       std::string detail = outcome.how.substr(0, outcome.how.find('\n'));
       if (outcome.caught) {
         ++caught;
-        // Every report that names memory names it by label, variable or buffer.
-        const bool names = detail.find(" at ") != detail.npos &&
-                           (outcome.how.find('[') != outcome.how.npos ||
-                            outcome.how.find("smem") != outcome.how.npos ||
-                            outcome.how.find("global ") != outcome.how.npos);
-        named += names;
-        if (!names) verdict = "caught, unnamed";
+        named += outcome.named;
+        if (!outcome.named) verdict = "caught, unnamed";
       } else {
         const std::string text = source_line(site.here);
         const Argument* argument = nullptr;

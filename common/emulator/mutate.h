@@ -17,11 +17,12 @@ extern bool mutating;
 inline Mutation mutated(const char* wrapper, Loc here, bool can_change = false) {
   return mutating ? mutated_slow(wrapper, here, can_change) : Mutation::none;
 }
-/// A report while a mutant runs: it is caught.
-void mutation_found(const std::string& report);
+/// A report while a mutant runs: it is caught. `named`: the report names what it is about.
+void mutation_found(const std::string& report, bool named);
 
 /// Runs `check` (0: right) as it is, then once for every mutation of the calls it made, each in a
-/// child process; prints what happened to each. 0: all caught or argued for in `survivors_file`.
-int mutate(const std::function<int()>& check, const std::string& survivors_file);
+/// child process; prints what happened to each. 0: all caught, or argued for in the file
+/// `survivors` beside the kernel.
+int mutate(const std::function<int()>& check);
 
 }  // namespace emu

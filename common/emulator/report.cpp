@@ -146,6 +146,7 @@ void tell_story(const std::string& text) {
 
 }  // namespace
 
+bool place_named = false;
 bool tracing = getenv("EMU_TRACE") && *getenv("EMU_TRACE") == '1';
 void set_trace(bool on) { tracing = on; }
 
@@ -188,9 +189,11 @@ std::string where(Site s) {
 std::string shared_variable_at(uintptr_t offset) {
   static const std::vector<Variable> variables = shared_variables();
   for (const Variable& v : variables)
-    if (offset - v.offset < v.bytes)
+    if (offset - v.offset < v.bytes) {
+      place_named = true;
       return offset == v.offset ? v.name
                                 : format("%s + %zu bytes", v.name.c_str(), offset - v.offset);
+    }
   return format("static shared memory + %zu", size_t(offset));
 }
 
@@ -239,7 +242,7 @@ void print_report(const char* kind, Site at, const std::string& text, const Thre
   texts.push_back(head);
   if (texts.size() <= kMaxShown) fprintf(stderr, "emulated device: %s\n", head.c_str());
   if (tracing && texts.size() == 1) tell_story(text);
-  mutation_found(head);
+  mutation_found(head, place_named);
 }
 
 int reports() { return total; }

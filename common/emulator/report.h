@@ -15,13 +15,17 @@ std::string who(const Thread*);      // "thread 128 (warp 4, lane 0, producer)"
 std::string who(unsigned id, Tick at);  // a thread or an agent of the clocks, at that tick
 std::string format(const char* pattern, ...) __attribute__((format(printf, 1, 2)));
 
+extern bool place_named;  // the text of the report at hand names a buffer, barrier or variable
 bool first_report(const char* kind, Site);
 void print_report(const char* kind, Site, const std::string& text, const Thread* by);
 
 /// `text` is only built when the report is shown.
 template <class Text>
 void report(const char* kind, Site at, Text text, const Thread* by = self) {
-  if (first_report(kind, at)) print_report(kind, at, text(), by);
+  if (!first_report(kind, at)) return;
+  place_named = false;
+  const std::string what = text();
+  print_report(kind, at, what, by);
 }
 
 /// For `set_trace`: what happened, to be told by the first report about the same place.

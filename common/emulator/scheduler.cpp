@@ -33,6 +33,7 @@ struct Pending {
   Site issued;
   const char* what;
   const Thread* issuer;
+  uintptr_t into;
 };
 std::vector<Pending> pending;
 std::vector<Thread*> pollers;
@@ -144,7 +145,10 @@ void end_cluster(Cluster* cluster) {
       const Pending p = pending[i];
       pending.erase(pending.begin() + long(i));
       report("copy never waited for", p.issued,
-             [&] { return format("the block has ended while its %s was in flight", p.what); },
+             [&] {
+               return format("the block has ended while its %s to %s was in flight", p.what,
+                             place(p.into).c_str());
+             },
              p.issuer);
     }
     for (Thread& t : cta->threads) state.last_tick[t.id] = t.now;
@@ -161,17 +165,21 @@ void end_cluster(Cluster* cluster) {
 void thread_ends(Thread* t) {
   for (auto& group : t->store_groups)
     for (auto& store : group)
-      report("store never waited for", site(store.here), [] {
-        return std::string("the thread ends while its TMA store may still read shared memory");
+      report("store never waited for", site(store.here), [&] {
+        return "the thread ends while its TMA store may still read " +
+               place(uintptr_t(store.smem));
       });
   for (auto& store : t->stores_open)
     report("store never committed", site(store.here),
-           [] { return std::string("the thread ends without tma_store_commit_group"); });
+           [&] {
+             return "the thread ends without tma_store_commit_group; the store reads " +
+                    place(uintptr_t(store.smem));
+           });
   Warpgroup& g = t->cta->warpgroups[t->warpgroup()];
   if (!g.open.empty() || !g.groups.empty()) {
     const Loc here = g.groups.empty() ? g.open[0].here : g.groups.front()[0].here;
     report("wgmma never waited for", site(here),
-           [] { return std::string("the thread ends while its wgmma is in flight"); });
+           [] { return accumulator_text("the thread ends while a wgmma on %s is in flight"); });
   }
   --t->cta->live;
   --t->cta->cluster->live;
@@ -207,17 +215,19 @@ void report_deadlock() {
                  waiting_for(t)]
               .push_back(&t);
       }
-  std::string text = format("no thread can go on (%u have ended)", ended);
-  size_t lines = 0;
-  for (auto& [why, threads] : groups) {
-    if (++lines > 12) break;
-    text += format("\n    %zu threads, first %s, in ", threads.size(), who(threads[0]).c_str()) + why;
-  }
-  // The place reported is that of a wait for a barrier where there is one.
+  // The first one told of is a wait for a barrier where there is one.
   const Thread* shown = groups.begin()->second[0];
   for (auto& [why, threads] : groups)
     if (threads[0]->waits_on) shown = threads[0];
-  report("deadlock", site(shown->waits_at), [&] { return text; }, shown);
+  report("deadlock", site(shown->waits_at), [&] {
+    std::string text = waiting_for(*shown) + format("; no thread can go on (%u have ended):", ended);
+    size_t lines = 0;
+    for (auto& [why, threads] : groups)
+      if (++lines <= 12)
+        text += format("\n    %zu threads, first %s, in ", threads.size(),
+                       who(threads[0]).c_str()) + why;
+    return text;
+  }, shown);
   state.stopped = true;
 }
 
@@ -380,8 +390,9 @@ void poll(const char* what, Loc here) {
   block_self(what, here);
 }
 
-void add_pending(std::function<void()> deliver, Cta* target, Site issued, const char* what) {
-  pending.push_back({std::move(deliver), target, issued, what, self});
+void add_pending(std::function<void()> deliver, Cta* target, uintptr_t into, Site issued,
+                 const char* what) {
+  pending.push_back({std::move(deliver), target, issued, what, self, into});
 }
 
 }  // namespace emu

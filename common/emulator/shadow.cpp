@@ -11,10 +11,12 @@ constexpr uint16_t kWho = uint16_t(~kAsyncProxy);
 
 bool is_thread(unsigned id) { return id < state.slots.size() * state.block_threads; }
 
-const char* copy_name(unsigned writer) { return is_thread(writer) ? "cp.async" : "TMA load"; }
-
 std::string writer_of(const Cell& c) {
   return who(c.writer & kWho, c.written) + " at " + where(c.write_site);
+}
+
+std::string copy_of(const Cell& c) {
+  return (is_thread(c.writer & kWho) ? "the cp.async of " : "") + writer_of(c);
 }
 
 /// Names the one of the readers that `v` does not know to have finished.
@@ -23,8 +25,8 @@ void report_read_race(const View& v, const Cell& c, uintptr_t a, Site at, const 
     if (!c.read[i] || v.knows(c.reader[i], c.read[i])) continue;
     const bool agent = !is_thread(c.reader[i]);
     report(agent ? "overwritten while read" : "race", at, [&] {
-      return format("%s %s, read by %s%s at %s, with no wait or barrier in between", what,
-                    place(a).c_str(), agent ? "" : "", who(c.reader[i], c.read[i]).c_str(),
+      return format("%s %s, read by %s at %s, with no wait or barrier in between", what,
+                    place(a).c_str(), who(c.reader[i], c.read[i]).c_str(),
                     where(c.read_site).c_str());
     });
     return;
@@ -35,8 +37,8 @@ void report_write_race(const Cell& c, uintptr_t a, Site at, const char* what) {
   const bool in_flight = c.written == kInFlight;
   report(in_flight ? "overwritten in flight" : "race", at, [&] {
     if (in_flight)
-      return format("%s %s while the %s of %s is still in flight", what, place(a).c_str(),
-                    copy_name(c.writer & kWho), writer_of(c).c_str());
+      return format("%s %s while %s is still in flight", what, place(a).c_str(),
+                    copy_of(c).c_str());
     return format("%s %s, written by %s, with no synchronisation in between", what,
                   place(a).c_str(), writer_of(c).c_str());
   });
@@ -47,8 +49,7 @@ void report_bad_read(const Cell& c, uintptr_t a, Site at) {
     report("never written", at, [&] { return format("reads %s, never written", place(a).c_str()); });
   } else if (c.written == kInFlight) {
     report("read before it landed", at, [&] {
-      return format("reads %s while the %s of %s is still in flight", place(a).c_str(),
-                    copy_name(c.writer & kWho), writer_of(c).c_str());
+      return format("reads %s while %s is still in flight", place(a).c_str(), copy_of(c).c_str());
     });
   } else {
     report("race", at, [&] {

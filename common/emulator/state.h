@@ -251,8 +251,9 @@ inline void acquire(Thread* t, const Clock& clock) { t->known = join(t->known, c
 void block_self(const char* what, Loc here);
 void wake(Thread*);
 void poll(const char* what, Loc here);  // let everyone else go first
-/// An asynchronous effect on `target`; delivered when nothing else can go on.
-void add_pending(std::function<void()> deliver, Cta* target, Site issued, const char* what);
+/// An asynchronous effect on memory of `target`; delivered when nothing else can go on.
+void add_pending(std::function<void()> deliver, Cta* target, uintptr_t into, Site issued,
+                 const char* what);
 
 // ---- barrier.cpp --------------------------------------------------------------------------------
 void leave_cluster_barrier(Thread*);  // the thread has ended
@@ -283,6 +284,7 @@ void show_fixed(Cta*);                          // put this block's static share
 
 // ---- wgmma.cpp ----------------------------------------------------------------------------------
 void touch_accumulator(Thread*, uintptr_t, Site);  // by another instruction than wgmma
+std::string accumulator_text(const char* pattern);
 
 // ---- flags.cpp ----------------------------------------------------------------------------------
 void reset_flags();

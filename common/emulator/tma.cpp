@@ -159,7 +159,7 @@ void tma_load(void* smem, const CUtensorMap* map, const int* coords, unsigned ra
       state.counters.tma_load_bytes += bytes;
       mbarrier_complete_tx(*b, bytes);
     };
-    add_pending(std::move(deliver), target.get(), at, "TMA load");
+    add_pending(std::move(deliver), target.get(), uintptr_t(to), at, "TMA load");
   }
 }
 

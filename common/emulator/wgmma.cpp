@@ -117,8 +117,7 @@ Accumulator& accumulator(Warpgroup& g, unsigned n, Loc here) {
   }
   if (acc->touched)
     report("missing wgmma_fence", site(here), [] {
-      return std::string("the accumulator was used by other instructions, and no wgmma_fence ran "
-                         "since");
+      return accumulator_text("%s was used by other instructions, and no wgmma_fence ran since");
     });
   if (acc->pending++ == 0)
     each_register(*acc, [](float& reg, float& element) {
@@ -181,13 +180,20 @@ void retire(Warpgroup& g) {
 
 }  // namespace
 
+/// For reports: registers have no other name.
+std::string accumulator_text(const char* pattern) {
+  place_named = true;
+  const std::string name =
+      self ? format("the accumulator of warpgroup %u", self->warpgroup()) : "an accumulator";
+  return format(pattern, name.c_str());
+}
+
 void touch_accumulator(Thread* t, uintptr_t a, Site at) {
   for (auto& acc : t->cta->warpgroups[t->warpgroup()].accumulators) {
     if (a - uintptr_t(acc->registers[t->linear % 128]) >= acc->columns * 2) continue;
     if (acc->pending)
       report("accumulator in flight", at, [] {
-        return std::string("uses accumulator registers of a wgmma that no wgmma_wait_group has "
-                           "waited for");
+        return accumulator_text("uses registers of %s while a wgmma on it is in flight");
       });
     acc->touched = true;
   }

@@ -90,6 +90,7 @@ int check_command(const Program& program, const Options& options) {
   const Step step = find_step(program.step);
   for (const Size& size : options.sizes) require_support(step, size);
   require_device(program);
+  set_schedule(options.seed);
   std::vector<Size> sizes = options.sizes;
   if (sizes.empty()) {
     sizes = suite(step.supports, check_budget(program));

@@ -117,6 +117,7 @@ void require_memory(double bytes, const std::string& for_what) {
                      bytes_text(free) + " are free");
 }
 
+void set_schedule(uint64_t) {}
 size_t check_guard(const Size& size) { return guard_bytes(size); }
 double check_budget(const Program&) { return 1e12; }
 std::vector<std::pair<std::string, double>> counters() { return {}; }

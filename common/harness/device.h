@@ -21,6 +21,8 @@ double free_memory();
 /// Throws gpu::Error, with what is needed and what is free, if `bytes` cannot be allocated.
 void require_memory(double bytes, const std::string& for_what);
 
+/// The emulated device runs threads and lands copies in another order for every seed.
+void set_schedule(uint64_t seed);
 /// Bytes of the guard bands around the matrices that `check` uses.
 size_t check_guard(const Size& size);
 /// `budget` of the suite: the emulated device is slow.
@@ -34,5 +36,7 @@ std::string take_findings();
 int bench_command(const Program& program, const Options& options);
 int ceilings_command(const Program& program, const Options& options);
 int trust_command(const Program& program, const Options& options);
+/// Skips or changes every barrier, wait, arrival and fence of the step in turn: is it missed?
+int mutate_command(const Program& program, const Options& options);
 
 }  // namespace harness

@@ -33,6 +33,7 @@ void require_memory(double bytes, const std::string& for_what) {
                      bytes_text(free_memory()));
 }
 
+void set_schedule(uint64_t seed) { emu::set_seed(unsigned(seed)); }
 size_t check_guard(const Size&) { return 0; }
 double check_budget(const Program& program) {  // a second or two
   return program.unit == "ffma" ? 1 << 24 : 1 << 28;

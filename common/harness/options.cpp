@@ -30,6 +30,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
       {"bench", {"--sizes", "--regimes", "--json", "--commit", "--dirty"}},
       {"ceilings", {"--regimes", "--json", "--commit", "--dirty"}},
       {"trust", {"--sizes", "--trials"}},
+      {"mutate", {"--sizes", "--seed"}},
       {"describe", {}}};
   Options options;
   if (arguments.empty()) throw UsageError("a command is missing: check, bench, ceilings, trust or "

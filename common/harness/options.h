@@ -10,6 +10,7 @@ constexpr const char* kUsage =
     "                     [--commit ID] [--dirty 0|1] [--benchmark_filter=.. and other flags]\n"
     "       PROGRAM ceilings --json FILE [--commit ID] [--dirty 0|1]\n"
     "       PROGRAM trust [--sizes MxNxK] [--trials N]\n"
+    "       PROGRAM mutate [--sizes MxNxK,..] [--seed S]   (emulated device)\n"
     "       PROGRAM describe\n"
     "exit codes: 0 right or measured, 1 wrong, 2 usage or unsupported, 3 CUDA or memory";
 
