@@ -80,6 +80,31 @@ function(add_step_program id base arch unit)
   target_link_libraries(${id} PRIVATE harness)
 endfunction()
 
+# NN_idea.trace: the step plain, and once more with the trace backend of common/ptx. Built only when
+# asked for. LADDER_TRACE_BLOCKS keeps as many blocks on an SM as the plain kernel has, where the
+# registers that time stamps take would cost one: a list of ID=BLOCKS.
+function(add_trace_program id file base arch unit)
+  archs_of("${arch}" archs)
+  if(NOT archs OR "${arch}" STREQUAL "75+")
+    return()  # nothing asynchronous in it
+  endif()
+  add_library(step_${id}.trace OBJECT EXCLUDE_FROM_ALL "${file}")
+  gencode(step_${id}.trace ${archs})
+  target_compile_definitions(step_${id}.trace PRIVATE LADDER_TRACE STEP_ID="${id}.trace")
+  foreach(pair IN LISTS LADDER_TRACE_BLOCKS)
+    if(pair MATCHES "^${id}=([1-9])$")
+      target_compile_definitions(step_${id}.trace PRIVATE LADDER_TRACE_BLOCKS=${CMAKE_MATCH_1})
+    endif()
+  endforeach()
+  # A few spilled registers are no error here: no guard around nvcc.
+  set_target_properties(step_${id}.trace PROPERTIES CUDA_COMPILER_LAUNCHER "")
+  add_executable(${id}.trace EXCLUDE_FROM_ALL common/harness/main.cpp
+                 $<TARGET_OBJECTS:step_${id}> $<TARGET_OBJECTS:step_${id}.trace>)
+  target_compile_definitions(${id}.trace PRIVATE LADDER_STEP="${id}" LADDER_BASE="${base}"
+                                                 LADDER_ARCH="${arch}" LADDER_UNIT="${unit}")
+  target_link_libraries(${id}.trace PRIVATE harness)
+endfunction()
+
 # Tests that need a GPU: tests/gpu_*.cu, one program. Run by `./ladder test` where there is one.
 function(add_ladder_tests)
   file(GLOB sources CONFIGURE_DEPENDS tests/gpu_*.cu)

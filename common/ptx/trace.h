@@ -1,0 +1,289 @@
+// The trace backend: the functions of cuda.h, with time stamps around those that wait, copy,
+// signal or store. Only the program NN_idea.trace is built with it (./ladder trace); kernels have
+// no added line, and other builds none of this.
+//
+// One SM is watched, all its blocks, in each warp lane 0 (blocks are one-dimensional). An event is
+// 16 bytes: {begin, end, what, address}, times by %clock, which all blocks of an SM share. A warp
+// writes into a region of its own in global memory; where it has got to stands in shared memory.
+// Nothing here branches: wgmma must not be interrupted, and unwatched SMs run almost as always.
+#pragma once
+#include <cuda.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#define ptx ptx_raw  // the same instructions under another name
+#include "common/ptx/cuda.h"
+#undef ptx
+
+#include "common/ptx/trace_format.h"
+
+// Read by name in the assembly below.
+extern "C" {
+__constant__ ptx::trace::Config ladder_trace_config = {nullptr, nullptr, -1, 0};
+}
+
+namespace ptx {
+
+using namespace ptx_raw;  // what is not declared again below is not stamped
+
+namespace trace {
+
+#define PTX_FN __device__ __forceinline__
+
+/// Of each warp, in shared memory, which nobody clears: valid once `mark` is this launch and CTA.
+struct alignas(16) State {
+  uint32_t mark, slot;             // next event
+  uint32_t first_copy, copied_to;  // clock of the first cp.async since the last commit; its target
+};
+PTX_FN uint32_t states() {
+  __shared__ State states[32];
+  return smem_addr(states);
+}
+PTX_FN uint32_t now() {
+  uint32_t clock;
+  asm volatile("mov.u32 %0, %%clock;" : "=r"(clock)::"memory");
+  return clock;
+}
+
+// Everything else is worked out anew in each of these, from special registers and constants:
+// values kept between them would take registers that a kernel with a large tile has not got.
+// A register written under a predicate alone would keep its value from one call to the next, and
+// so be one of those; each is set first.
+// on: lane 0 of a warp on the watched SM; cta: number of the block; state: address of the State.
+#define TRACE_PLACE                                                     \
+  "  .reg .pred on, yes; .reg .b32 tid, cta, state, x, y;\n"            \
+  "  mov.u32 tid, %%tid.x; and.b32 x, tid, 31;\n"                       \
+  "  setp.eq.u32 on, x, 0;\n"                                           \
+  "  mov.u32 x, %%smid; ld.const.u32 y, [ladder_trace_config + 16];\n"  \
+  "  setp.eq.and.u32 on, x, y, on;\n"                                   \
+  "  shr.u32 tid, tid, 5; mad.lo.u32 state, tid, 16, %0;\n"
+
+/// Appends one event. A warp's first claims a region and is preceded by who it is.
+PTX_FN void record(uint32_t begin, uint32_t end, uint32_t what, uint32_t address) {
+  asm volatile(
+      "{\n" TRACE_PLACE
+      "  .reg .b32 mark, slot, is; .reg .b64 to, base, ns;\n"
+      "  ld.const.u64 base, [ladder_trace_config];\n"
+      "  ld.const.u32 mark, [ladder_trace_config + 20];\n"
+      "  mov.u32 cta, %%ctaid.y; mov.u32 x, %%nctaid.x; mov.u32 y, %%ctaid.x;\n"
+      "  mad.lo.u32 cta, cta, x, y; add.u32 mark, mark, cta;\n"
+      "  mov.u32 is, 0; mov.u32 slot, 0; mov.u64 ns, 0; mov.u64 to, base;\n"
+      "  @on ld.shared.v2.u32 {is, slot}, [state];\n"
+      "  setp.ne.and.u32 yes, is, mark, on;\n"  // this warp's first event
+      "  @yes ld.const.u64 to, [ladder_trace_config + 8];\n"
+      "  @yes atom.global.add.u32 slot, [to], %6;\n"
+      "  setp.lt.and.u32 yes, slot, %5, yes;\n"
+      "  mad.wide.u32 to, slot, 16, base;\n"
+      "  @yes mov.u64 ns, %%globaltimer;\n"
+      "  cvt.u32.u64 x, ns;\n"
+      "  @yes st.global.v4.u32 [to], {cta, tid, 1, x};\n"
+      "  @yes add.u32 slot, slot, 1;\n"
+      "  setp.lt.and.u32 yes, slot, %5, on;\n"
+      "  mad.wide.u32 to, slot, 16, base;\n"
+      "  @yes st.global.v4.u32 [to], {%1, %2, %3, %4};\n"
+      "  add.u32 slot, slot, 1; and.b32 x, slot, %6 - 1;\n"
+      "  setp.eq.u32 yes, x, 0;\n"  // full: the last place is written again and again
+      "  @yes sub.u32 slot, slot, 1;\n"
+      "  @on st.shared.v2.u32 [state], {mark, slot};\n}" ::"r"(states()),
+      "r"(begin), "r"(end), "r"(what), "r"(address), "n"(kPlaces), "n"(kRegion)
+      : "memory");
+}
+/// Remembers a cp.async, without waiting for shared memory; the commit makes an event of it.
+PTX_FN void copy_issued(const void* smem) {
+  asm volatile(
+      "{\n" TRACE_PLACE
+      "  @on red.shared.min.u32 [state + 8], %1;\n"
+      "  @on st.shared.u32 [state + 12], %2;\n}" ::"r"(states()),
+      "r"(now()), "r"(smem_addr(smem))
+      : "memory");
+}
+PTX_FN void take_copies(uint32_t& first, uint32_t& to) {
+  uint32_t address = states();  // %0, as TRACE_PLACE wants it
+  asm volatile(
+      "{\n" TRACE_PLACE
+      "  mov.u32 %1, 0; mov.u32 %2, 0; mov.u32 x, 0xffffffff;\n"
+      "  @on ld.shared.v2.u32 {%1, %2}, [state + 8];\n"
+      "  @on st.shared.v2.u32 [state + 8], {x, x};\n}"
+      : "+r"(address), "=&r"(first), "=&r"(to)::"memory");
+}
+#undef TRACE_PLACE
+
+/// `n` is that of a wait for groups.
+PTX_FN uint32_t what(Kind kind, int line, int n = 0) {
+  return uint32_t(kind) | uint32_t(n) << 8 | uint32_t(line) << 16;
+}
+PTX_FN void instant(Kind kind, int line, uint32_t address = 0) {
+  const uint32_t t = now();
+  record(t, t, what(kind, line), address);
+}
+/// Runs `wait` between two stamps.
+template <class Wait>
+PTX_FN void interval(Kind kind, int line, uint32_t address, int n, Wait wait) {
+  const uint32_t begin = now();
+  wait();
+  record(begin, now(), what(kind, line, n), address);
+}
+PTX_FN void copies_committed(int line) {
+  uint32_t first, to;
+  const uint32_t t = now();
+  take_copies(first, to);
+  record(first, t, what(Kind::copy_commit, line), to);
+}
+/// Up to eight letters of a name, as two words.
+PTX_FN void letters(const char* name, uint32_t& low, uint32_t& high) {
+  low = high = 0;
+  bool more = true;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    more = more && name[i];
+    if (more) (i < 4 ? low : high) |= uint32_t(uint8_t(name[i])) << i % 4 * 8;
+  }
+}
+
+}  // namespace trace
+
+#define LINE int line = __builtin_LINE()  // of the call in the kernel
+
+/// Thread 0's labels tell which buffer and stage an address belongs to.
+PTX_FN void label(const void* p, size_t bytes, const char* name, int stage = -1) {
+  uint32_t low, high;
+  trace::letters(name, low, high);
+  if (threadIdx.x == 0)
+    trace::record(smem_addr(p), low,
+                  uint32_t(trace::Kind::label) | uint32_t(stage + 1) << 8 |
+                      uint32_t(bytes / 8) << 16,
+                  high);
+}
+
+// ---- copies of threads ----------------------------------------------------------------------------
+template <int BYTES>
+PTX_FN void cp_async_ca(void* smem, const void* gmem, bool valid = true) {
+  trace::copy_issued(smem);
+  ptx_raw::cp_async_ca<BYTES>(smem, gmem, valid);
+}
+PTX_FN void cp_async_cg_16(void* smem, const void* gmem, bool valid = true) {
+  trace::copy_issued(smem);
+  ptx_raw::cp_async_cg_16(smem, gmem, valid);
+}
+PTX_FN void cp_async_commit_group(LINE) {
+  ptx_raw::cp_async_commit_group();
+  trace::copies_committed(line);
+}
+template <int N>
+PTX_FN void cp_async_wait_group(LINE) {
+  trace::interval(trace::Kind::copy_wait, line, 0, N, [] { ptx_raw::cp_async_wait_group<N>(); });
+}
+PTX_FN void cp_async_mbarrier_arrive_noinc(uint64_t* bar, LINE) {
+  ptx_raw::cp_async_mbarrier_arrive_noinc(bar);
+  trace::copies_committed(line);
+  trace::instant(trace::Kind::arrive, line, smem_addr(bar));
+}
+
+// ---- barriers -------------------------------------------------------------------------------------
+PTX_FN void syncthreads(LINE) {
+  trace::interval(trace::Kind::barrier, line, 0, 0, [] { __syncthreads(); });
+}
+PTX_FN void bar_sync(int id, int threads, LINE) {
+  trace::interval(trace::Kind::barrier, line, 0, id, [&] { ptx_raw::bar_sync(id, threads); });
+}
+PTX_FN void bar_arrive(int id, int threads, LINE) {
+  ptx_raw::bar_arrive(id, threads);
+  trace::instant(trace::Kind::arrive, line);
+}
+PTX_FN void cluster_wait(LINE) {
+  trace::interval(trace::Kind::cluster_barrier, line, 0, 0, [] { ptx_raw::cluster_wait(); });
+}
+PTX_FN void cluster_sync(LINE) {
+  trace::interval(trace::Kind::cluster_barrier, line, 0, 0, [] { ptx_raw::cluster_sync(); });
+}
+
+// ---- mbarriers ------------------------------------------------------------------------------------
+PTX_FN void mbarrier_wait(uint64_t* bar, uint32_t parity, LINE) {
+  trace::interval(trace::Kind::mbarrier_wait, line, smem_addr(bar), 0,
+                  [&] { ptx_raw::mbarrier_wait(bar, parity); });
+}
+PTX_FN void mbarrier_arrive(uint64_t* bar, LINE) {
+  ptx_raw::mbarrier_arrive(bar);
+  trace::instant(trace::Kind::arrive, line, smem_addr(bar));
+}
+PTX_FN void mbarrier_arrive_expect_tx(uint64_t* bar, uint32_t bytes, LINE) {
+  ptx_raw::mbarrier_arrive_expect_tx(bar, bytes);
+  trace::instant(trace::Kind::arrive, line, smem_addr(bar));
+}
+PTX_FN void mbarrier_arrive_remote(uint64_t* bar, uint32_t cta, LINE) {
+  ptx_raw::mbarrier_arrive_remote(bar, cta);
+  trace::instant(trace::Kind::arrive, line, smem_addr(bar));
+}
+PTX_FN void mbarrier_arrive_remote_release_cluster(uint64_t* bar, uint32_t cta, LINE) {
+  ptx_raw::mbarrier_arrive_remote_release_cluster(bar, cta);
+  trace::instant(trace::Kind::arrive, line, smem_addr(bar));
+}
+
+// ---- TMA ------------------------------------------------------------------------------------------
+PTX_FN void tma_load_2d(void* smem, const CUtensorMap* map, int x, int y, uint64_t* bar, LINE) {
+  ptx_raw::tma_load_2d(smem, map, x, y, bar);
+  trace::instant(trace::Kind::tma_load, line, smem_addr(smem));
+}
+PTX_FN void tma_load_2d_multicast(void* smem, const CUtensorMap* map, int x, int y, uint64_t* bar,
+                                  uint16_t ctas, LINE) {
+  ptx_raw::tma_load_2d_multicast(smem, map, x, y, bar, ctas);
+  trace::instant(trace::Kind::tma_load, line, smem_addr(smem));
+}
+PTX_FN void tma_store_2d(const CUtensorMap* map, const void* smem, int x, int y, LINE) {
+  ptx_raw::tma_store_2d(map, smem, x, y);
+  trace::instant(trace::Kind::tma_store, line, smem_addr(smem));
+}
+template <int N>
+PTX_FN void tma_store_wait_group_read(LINE) {
+  trace::interval(trace::Kind::store_wait, line, 0, N,
+                  [] { ptx_raw::tma_store_wait_group_read<N>(); });
+}
+
+// ---- wgmma ----------------------------------------------------------------------------------------
+PTX_FN void wgmma_commit_group(LINE) {
+  ptx_raw::wgmma_commit_group();
+  trace::instant(trace::Kind::wgmma_commit, line);
+}
+template <int N>
+PTX_FN void wgmma_wait_group(LINE) {
+  trace::interval(trace::Kind::wgmma_wait, line, 0, N, [] { ptx_raw::wgmma_wait_group<N>(); });
+}
+template <int N, int REGS>
+PTX_FN void wgmma_wait_group(float (&acc)[REGS], LINE) {
+  trace::interval(trace::Kind::wgmma_wait, line, 0, N, [&] { ptx_raw::wgmma_wait_group<N>(acc); });
+}
+template <int N, int TILES, int REGS>
+PTX_FN void wgmma_wait_group(float (&acc)[TILES][REGS], LINE) {
+  trace::interval(trace::Kind::wgmma_wait, line, 0, N, [&] { ptx_raw::wgmma_wait_group<N>(acc); });
+}
+
+// ---- flags in global memory -----------------------------------------------------------------------
+PTX_FN void wait_until(const int* flag, int value, LINE) {
+  trace::interval(trace::Kind::flag_wait, line, 0, 0, [&] { ptx_raw::wait_until(flag, value); });
+}
+
+#undef LINE
+#undef PTX_FN
+
+}  // namespace ptx
+
+// The one barrier that a kernel calls by CUDA's own name.
+#define __syncthreads() ::ptx::syncthreads()
+
+// Time stamps take registers, and a block may no longer fit beside another: the build says how many
+// shall (cmake/gpu.cmake).
+#if defined(LADDER_TRACE_BLOCKS)
+#undef __launch_bounds__
+#define __launch_bounds__(threads, ...) __annotate__(launch_bounds(threads, LADDER_TRACE_BLOCKS))
+#endif
+
+// How the program reaches this file's configuration.
+namespace ptx::trace {
+static void configure(const Config& c) {
+  GPU_CHECK(cudaMemcpyToSymbol(ladder_trace_config, &c, sizeof c));
+}
+[[maybe_unused]] static const bool registered = register_trace(configure);
+}  // namespace ptx::trace
