@@ -54,6 +54,24 @@ void allow_dynamic_smem(void (*kernel)(Params...), size_t bytes) {
   GPU_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes)));
 }
 
+/// How many clusters of this launch the GPU holds at once: as many may wait for each other. Call it
+/// after allow_dynamic_smem.
+template <class... Params>
+int max_active_clusters(void (*kernel)(Params...), const LaunchConfig& config) {
+  cudaLaunchConfig_t c{};
+  c.gridDim = config.cluster;
+  c.blockDim = config.block;
+  c.dynamicSmemBytes = config.dynamic_smem;
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {config.cluster.x, config.cluster.y, config.cluster.z};
+  c.attrs = &cluster;
+  c.numAttrs = 1;
+  int clusters = 0;
+  GPU_CHECK(cudaOccupancyMaxActiveClusters(&clusters, kernel, &c));
+  return clusters;
+}
+
 /// Enqueues `kernel(args...)`; throws if the launch is refused.
 template <class... Params, class... Args>
 void launch(Stream stream, const LaunchConfig& config, void (*kernel)(Params...), Args&&... args) {

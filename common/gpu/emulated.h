@@ -37,6 +37,12 @@ void allow_dynamic_smem(void (*)(Params...), size_t bytes) {
                 std::to_string(have));
 }
 
+/// How many clusters of this launch run at once: as many may wait for each other.
+template <class... Params>
+int max_active_clusters(void (*)(Params...), const LaunchConfig& config) {
+  return num_sms() / int(config.cluster.x * config.cluster.y * config.cluster.z);
+}
+
 /// Runs `kernel(args...)`; throws if the launch is refused. Findings are reported, not thrown:
 /// emu::reports().
 template <class... Params, class... Args>

@@ -269,11 +269,17 @@ Launch prepare(const Problem& p) {
   const CUtensorMap tmap_a = gpu::tensor_map_2d(p.A, M, K, K, BLOCK_M, BLOCK_K, Swizzle::b128);
   const CUtensorMap tmap_b = gpu::tensor_map_2d(p.B, K, N, N, BLOCK_K, BOX_N, Swizzle::b128);
   const CUtensorMap tmap_c = gpu::tensor_map_2d(p.C, M, N, N, WG_M, BOX_N, Swizzle::b128);
+  gpu::LaunchConfig config;
+  config.block = dim3(NUM_THREADS);
+  config.cluster = dim3(CLUSTER_M);
+  config.dynamic_smem = sizeof(SharedStorage);
+  gpu::allow_dynamic_smem(gemm_kernel, config.dynamic_smem);
+  const int max_clusters = gpu::max_active_clusters(gemm_kernel, config);
+
   Schedule schedule{};
   schedule.tiles_m = ceil_div(M, BLOCK_M * CLUSTER_M), schedule.tiles_n = ceil_div(N, BLOCK_N);
   schedule.num_k_tiles = ceil_div(K, BLOCK_K);
-  const int tiles = schedule.tiles_m * schedule.tiles_n;
-  const int max_clusters = gpu::num_sms() / CLUSTER_M, waves = ceil_div(tiles, max_clusters);
+  const int tiles = schedule.tiles_m * schedule.tiles_n, waves = ceil_div(tiles, max_clusters);
   int sharers = 1;
   if ((waves * max_clusters - tiles) * int64_t(schedule.num_k_tiles) >= max_clusters * MIN_IDLE) {
     schedule.cut_tiles = tiles % max_clusters;
@@ -283,17 +289,12 @@ Launch prepare(const Problem& p) {
     schedule.share = k_tiles / sharers, schedule.longer = k_tiles % sharers;
   }
   schedule.num_clusters = std::min(std::max(tiles, sharers), max_clusters);
+  config.grid = dim3(schedule.num_clusters * CLUSTER_M);
   const size_t pieces = schedule.cut_tiles + sharers;
   const auto workspace = std::make_shared<gpu::Buffer>(
       pieces * CLUSTER_M * BLOCK_M * BLOCK_N * sizeof(float), "workspace");
   const auto arrived = std::make_shared<gpu::Buffer>(pieces * PARTS * sizeof(int), "arrived");
   gpu::fill(arrived->get(), 0, arrived->bytes());
-  gpu::LaunchConfig config;
-  config.grid = dim3(schedule.num_clusters * CLUSTER_M);
-  config.block = dim3(NUM_THREADS);
-  config.cluster = dim3(CLUSTER_M);
-  config.dynamic_smem = sizeof(SharedStorage);
-  gpu::allow_dynamic_smem(gemm_kernel, config.dynamic_smem);
   return [=](gpu::Stream stream) {
     gpu::launch(stream, config, gemm_kernel, tmap_a, tmap_b, tmap_c, C, M, N, schedule,
                 workspace->get<float4>(), arrived->get<int>());
