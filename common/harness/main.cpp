@@ -4,6 +4,7 @@
 #include <new>
 
 #include "common/harness/check.h"
+#include "common/harness/see.h"
 
 // The build says which step this is (CMakeLists.txt).
 #ifndef LADDER_STEP
@@ -25,11 +26,13 @@ int main(int argc, char** argv) {
       puts(kUsage);
       return 0;
     }
+    if (argc > 1 && is_see_command(arguments[0])) return see_command(program, arguments);
     const Options options = parse_options(arguments);
     if (options.command == "check") return check_command(program, options);
     if (options.command == "bench") return bench_command(program, options);
     if (options.command == "ceilings") return ceilings_command(program, options);
     if (options.command == "trust") return trust_command(program, options);
+    if (options.command == "mutate") return mutate_command(program, options);
     printf("{\"step\": %s, \"base\": %s, \"arch\": %s, \"unit\": %s, \"device\": %s}\n",
            quoted(program.step).c_str(), quoted(program.base).c_str(),
            quoted(program.arch).c_str(), quoted(program.unit).c_str(), describe_device().c_str());
