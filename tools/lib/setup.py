@@ -100,15 +100,15 @@ def _tell_left_out(setup):
 
 
 def _install(gpu):
-    missing = _missing()
+    missing = missing_things()
     may_install = not os.environ.get("LADDER_NO_INSTALL")
     if missing:
         term.note("missing: " + ", ".join(missing))
     if missing and may_install:
         _apt([package_of(what) for what in missing])
-        missing = _missing()
+        missing = missing_things()
     if "matplotlib" in missing and may_install and _venv_install(["matplotlib"], "matplotlib"):
-        missing = _missing()
+        missing = missing_things()
     setup = Setup(gpu, missing=missing)
     setup.plot_python = plot_python()
     tool, setup.why_no_nvcc = device.toolkit()
@@ -119,7 +119,7 @@ def _install(gpu):
     return setup
 
 
-def _missing():
+def missing_things():
     """{what: what goes without it}, of all that a full set-up has."""
     gone = {p: "building anything" for p in PROGRAMS if not shutil.which(p)}
     for what, (headers, _, needs) in HEADERS.items():
