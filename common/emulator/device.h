@@ -73,6 +73,7 @@ std::vector<std::pair<std::string, double>> counters_list(const Counters&);
 int reports();                                 // findings so far, repeats included
 const std::vector<std::string>& report_texts();  // the first of each kind and place
 void clear_reports();
+void set_quiet(bool on);                       // collect them, print none
 
 // ---- device side -------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ std::vector<Loc> locs;
 std::map<std::pair<std::string, Site>, unsigned> seen;
 std::vector<std::string> texts;
 int total = 0;
+bool quiet = false;
 
 uintptr_t load_address() {
   static const uintptr_t base = [] {
@@ -240,13 +241,14 @@ void print_report(const char* kind, Site at, const std::string& text, const Thre
   // The same line has several return addresses where it was inlined or unrolled.
   if (at && seen[{kind + where(at), 0}]++) return;
   texts.push_back(head);
-  if (texts.size() <= kMaxShown) fprintf(stderr, "emulated device: %s\n", head.c_str());
+  if (texts.size() <= kMaxShown && !quiet) fprintf(stderr, "emulated device: %s\n", head.c_str());
   if (tracing && texts.size() == 1) tell_story(text);
   mutation_found(head, place_named);
 }
 
 int reports() { return total; }
 const std::vector<std::string>& report_texts() { return texts; }
+void set_quiet(bool on) { quiet = on; }
 void clear_reports() {
   total = 0;
   seen.clear();
