@@ -38,6 +38,8 @@ def main(step, words):
     if how == "hang with child":  # of its own, which has to go too
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     if how.startswith("hang"):
+        if os.environ.get("FAKE_HANGS"):
+            open(os.environ["FAKE_HANGS"], "w").close()
         time.sleep(600)
     if how == "crash":
         os.kill(os.getpid(), signal.SIGSEGV)
