@@ -75,8 +75,8 @@ void Stopwatch::calibrate(Contender& c) {
   c.graph = nullptr;
   c.seconds = 1;  // so that every block is one launch
   c.seconds = glance(c, 0, 0, 0);
-  // The first launch may have loaded code, so short ones are timed again, and that twice.
-  for (int i = 0; i < 2 && c.seconds < 0.02; ++i) c.seconds = glance(c, 0, 0, 0.004);
+  // The first launch may have loaded code, or met a busy host: what follows is timed again, twice.
+  for (int i = 0; i < 2; ++i) c.seconds = std::min(c.seconds, glance(c, 0, 0, 0.004));
   if (c.seconds < kGraphBelow) {
     const int rounds = std::max(1, int(std::ceil(kGraphLength / (c.seconds * sets_))));
     cudaGraph_t graph;

@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(NUM_THREADS)
       smem_b[k][n] = __half2float(B[int64_t(k_tile * BLOCK_K + k) * N + block_n + n]);
     }
     __syncthreads();
-#pragma unroll
+#pragma unroll 2  // more would take over 128 registers: one block per SM instead of two
     for (int k = 0; k < BLOCK_K; ++k) {
       float frag_a[THREAD_M], frag_b[THREAD_N];
       for (int i = 0; i < THREAD_M; ++i) frag_a[i] = smem_a[thread_m + i][k];

@@ -2,7 +2,8 @@
 // base: 04_thread_tile
 // arch: 75+
 // unit: ffma
-// New: float4 and uint4; A lies transposed in shared memory, so that a thread's rows are contiguous.
+// New: uint4 and float4, A transposed on its way to shared memory; so few loads that they can be
+// issued a tile ahead.
 // Shapes: M and N multiples of 128, K of 16; rows of 16 bytes follow from that.
 #include "common/step.h"
 
@@ -17,11 +18,11 @@ constexpr int NUM_THREADS = (BLOCK_M / THREAD_M) * (BLOCK_N / THREAD_N);
 static_assert(BLOCK_M % THREAD_M == 0 && BLOCK_N % THREAD_N == 0, "threads must fill the tile");
 static_assert(NUM_THREADS <= 1024, "a block has at most 1024 threads");
 static_assert(THREAD_M % 4 == 0 && THREAD_N % 8 == 0, "fragments and rows of C move 16 bytes");
-static_assert(BLOCK_K % 8 == 0 && BLOCK_N % 8 == 0, "rows of a tile move 16 bytes at a time");
+static_assert(BLOCK_M * BLOCK_K == NUM_THREADS * 8 && BLOCK_K * BLOCK_N == NUM_THREADS * 8,
+              "each thread moves one piece of 8 elements of each tile");
 
-// 8 FP16 values, loaded at once, as FP32.
-__device__ void load_8(float (&values)[8], const half* gmem) {
-  const uint4 packed = *reinterpret_cast<const uint4*>(gmem);
+// 8 FP16 values as FP32.
+__device__ void unpack(float (&values)[8], const uint4& packed) {
   const half2* pairs = reinterpret_cast<const half2*>(&packed);
   for (int i = 0; i < 4; ++i) {
     const float2 pair = __half22float2(pairs[i]);
@@ -38,24 +39,30 @@ __global__ void __launch_bounds__(NUM_THREADS)
   const int thread_m = tid / (BLOCK_N / THREAD_N) * THREAD_M;  // first row of this thread
   const int thread_n = tid % (BLOCK_N / THREAD_N) * THREAD_N;  // first column
 
+  // The piece of A and the piece of B that this thread moves, 8 elements of a row each.
+  const int a_m = tid / (BLOCK_K / 8), a_k = tid % (BLOCK_K / 8) * 8;
+  const int b_k = tid / (BLOCK_N / 8), b_n = tid % (BLOCK_N / 8) * 8;
+  const half* gmem_a = A + int64_t(block_m + a_m) * K + a_k;
+  const half* gmem_b = B + int64_t(b_k) * N + block_n + b_n;
+  uint4 next_a = *reinterpret_cast<const uint4*>(gmem_a);
+  uint4 next_b = *reinterpret_cast<const uint4*>(gmem_b);
+
   float acc[THREAD_M][THREAD_N] = {};
   for (int k_tile = 0; k_tile < K / BLOCK_K; ++k_tile) {
-    for (int i = tid; i < BLOCK_M * BLOCK_K / 8; i += NUM_THREADS) {
-      const int m = i / (BLOCK_K / 8), k = i % (BLOCK_K / 8) * 8;
-      float values[8];
-      load_8(values, &A[int64_t(block_m + m) * K + k_tile * BLOCK_K + k]);
-      for (int j = 0; j < 8; ++j) smem_a[k + j][m] = values[j];
-    }
-    for (int i = tid; i < BLOCK_K * BLOCK_N / 8; i += NUM_THREADS) {
-      const int k = i / (BLOCK_N / 8), n = i % (BLOCK_N / 8) * 8;
-      float values[8];
-      load_8(values, &B[int64_t(k_tile * BLOCK_K + k) * N + block_n + n]);
-      for (int j = 0; j < 8; j += 4) {
-        const float4 four = make_float4(values[j], values[j + 1], values[j + 2], values[j + 3]);
-        *reinterpret_cast<float4*>(&smem_b[k][n + j]) = four;
-      }
-    }
+    float values[8];
+    unpack(values, next_a);
+    for (int i = 0; i < 8; ++i) smem_a[a_k + i][a_m] = values[i];
+    unpack(values, next_b);
+    const float4 low = make_float4(values[0], values[1], values[2], values[3]);
+    const float4 high = make_float4(values[4], values[5], values[6], values[7]);
+    *reinterpret_cast<float4*>(&smem_b[b_k][b_n]) = low;
+    *reinterpret_cast<float4*>(&smem_b[b_k][b_n + 4]) = high;
     __syncthreads();
+    if (k_tile + 1 < K / BLOCK_K) {  // 8 registers hold the next tile while this one multiplies
+      gmem_a += BLOCK_K, gmem_b += int64_t(BLOCK_K) * N;
+      next_a = *reinterpret_cast<const uint4*>(gmem_a);
+      next_b = *reinterpret_cast<const uint4*>(gmem_b);
+    }
 #pragma unroll
     for (int k = 0; k < BLOCK_K; ++k) {
       __align__(16) float frag_a[THREAD_M], frag_b[THREAD_N];
