@@ -14,6 +14,7 @@ constexpr int BLOCK_K = 32;
 constexpr int WARP_M = 64;
 constexpr int WARP_N = 32;
 constexpr int MMA_M = 16, MMA_N = 8, MMA_K = 16;
+constexpr int MMA_ROWS = WARP_M / MMA_M, MMA_COLS = WARP_N / MMA_N;  // in a warp's tile
 constexpr int NUM_THREADS = (BLOCK_M / WARP_M) * (BLOCK_N / WARP_N) * 32;
 static_assert(BLOCK_M % WARP_M == 0 && BLOCK_N % WARP_N == 0, "warps must fill the tile");
 static_assert(WARP_M % MMA_M == 0 && WARP_N % MMA_N == 0, "instructions must fill the warp's tile");
@@ -71,20 +72,20 @@ __global__ void __launch_bounds__(NUM_THREADS)
   A += int64_t(block_m) * K;
   B += block_n;
 
-  float acc[WARP_M / MMA_M][WARP_N / MMA_N][4] = {};
+  float acc[MMA_ROWS][MMA_COLS][4] = {};
   for (int k_tile = 0; k_tile < K / BLOCK_K; ++k_tile) {
     load_tile<BLOCK_M, BLOCK_K>(smem_a, A + k_tile * BLOCK_K, K);
     load_tile<BLOCK_K, BLOCK_N>(smem_b, B + int64_t(k_tile) * BLOCK_K * N, N);
     __syncthreads();
 #pragma unroll
     for (int k_inner = 0; k_inner < BLOCK_K / MMA_K; ++k_inner) {
-      uint32_t frag_a[WARP_M / MMA_M][4], frag_b[WARP_N / MMA_N][2];
-      for (int i = 0; i < WARP_M / MMA_M; ++i)
+      uint32_t frag_a[MMA_ROWS][4], frag_b[MMA_COLS][2];
+      for (int i = 0; i < MMA_ROWS; ++i)
         load_fragment_a(frag_a[i], smem_a, warp_m + i * MMA_M, k_inner * MMA_K);
-      for (int j = 0; j < WARP_N / MMA_N; ++j)
+      for (int j = 0; j < MMA_COLS; ++j)
         load_fragment_b(frag_b[j], smem_b, k_inner * MMA_K, warp_n + j * MMA_N);
-      for (int i = 0; i < WARP_M / MMA_M; ++i)
-        for (int j = 0; j < WARP_N / MMA_N; ++j)
+      for (int i = 0; i < MMA_ROWS; ++i)
+        for (int j = 0; j < MMA_COLS; ++j)
           ptx::mma_m16n8k16_f16(acc[i][j], frag_a[i], frag_b[j]);
     }
     __syncthreads();
@@ -92,8 +93,8 @@ __global__ void __launch_bounds__(NUM_THREADS)
 
   // A lane holds two neighbours of a row, and two more 8 rows down, of every 16x8 result.
   const int row = block_m + warp_m + lane_id / 4, col = block_n + warp_n + lane_id % 4 * 2;
-  for (int i = 0; i < WARP_M / MMA_M; ++i)
-    for (int j = 0; j < WARP_N / MMA_N; ++j)
+  for (int i = 0; i < MMA_ROWS; ++i)
+    for (int j = 0; j < MMA_COLS; ++j)
       for (int r = 0; r < 4; r += 2) {
         const half2 pair = __floats2half2_rn(acc[i][j][r], acc[i][j][r + 1]);
         half* gmem = &C[int64_t(row + i * MMA_M + r * 4) * N + col + j * MMA_N];

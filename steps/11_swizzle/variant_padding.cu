@@ -14,6 +14,7 @@ constexpr int BLOCK_K = 32;
 constexpr int WARP_M = 64;
 constexpr int WARP_N = 32;
 constexpr int MMA_M = 16, MMA_N = 8, MMA_K = 16;
+constexpr int MMA_ROWS = WARP_M / MMA_M, MMA_COLS = WARP_N / MMA_N;  // in a warp's tile
 constexpr int NUM_THREADS = (BLOCK_M / WARP_M) * (BLOCK_N / WARP_N) * 32;
 static_assert(BLOCK_M % WARP_M == 0 && BLOCK_N % WARP_N == 0, "warps must fill the tile");
 static_assert(WARP_M % MMA_M == 0 && WARP_N % MMA_N == 0, "instructions must fill the warp's tile");
@@ -33,15 +34,14 @@ __device__ constexpr int at(int row, int col) {
 // first rows x cols elements are there. The others become zero.
 template <int ROWS, int COLS>
 __device__ void load_tile_async(half* smem, const half* gmem, int64_t ld, int rows, int cols) {
-  constexpr int PER_THREAD = ROWS * COLS / 8 / NUM_THREADS;
-  static_assert(PER_THREAD * 8 * NUM_THREADS == ROWS * COLS, "threads must share the tile evenly");
+  constexpr int PER_THREAD = ROWS * COLS / 8 / NUM_THREADS, STRIDE = NUM_THREADS / (COLS / 8);
+  static_assert(PER_THREAD * STRIDE == ROWS, "threads must share the tile evenly");
+  const int row = threadIdx.x / (COLS / 8), col = threadIdx.x % (COLS / 8) * 8;
+  smem += at<COLS>(row, col), gmem += row * ld + col;
 #pragma unroll
-  for (int i = 0; i < PER_THREAD; ++i) {
-    const int chunk = i * NUM_THREADS + threadIdx.x;
-    const int row = chunk / (COLS / 8), col = chunk % (COLS / 8) * 8;
-    ptx::cp_async_cg_16(&smem[at<COLS>(row, col)], &gmem[row * ld + col],
-                        row < rows && col < cols);
-  }
+  for (int i = 0; i < PER_THREAD; ++i)
+    ptx::cp_async_cg_16(smem + at<COLS>(i * STRIDE, 0), gmem + i * STRIDE * ld,
+                        row + i * STRIDE < rows && col < cols);
 }
 
 // Rows m.. and columns k.. of A for one mma: four 8x8 matrices, two below two.
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(NUM_THREADS)
     ptx::cp_async_commit_group();  // past the end an empty group, so that the count stays right
   };
 
-  float acc[WARP_M / MMA_M][WARP_N / MMA_N][4] = {};
+  float acc[MMA_ROWS][MMA_COLS][4] = {};
   load_stage(0, 0);
   for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
     const int stage = k_tile % 2;
@@ -89,13 +89,13 @@ __global__ void __launch_bounds__(NUM_THREADS)
     __syncthreads();                // and with this everyone's part of it
 #pragma unroll
     for (int k_inner = 0; k_inner < BLOCK_K / MMA_K; ++k_inner) {
-      uint32_t frag_a[WARP_M / MMA_M][4], frag_b[WARP_N / MMA_N / 2][2][2];
-      for (int i = 0; i < WARP_M / MMA_M; ++i)
+      uint32_t frag_a[MMA_ROWS][4], frag_b[MMA_COLS / 2][2][2];
+      for (int i = 0; i < MMA_ROWS; ++i)
         load_fragment_a(frag_a[i], smem_a[stage], warp_m + i * MMA_M, k_inner * MMA_K);
-      for (int j = 0; j < WARP_N / MMA_N; j += 2)
+      for (int j = 0; j < MMA_COLS; j += 2)
         load_fragments_b(frag_b[j / 2], smem_b[stage], k_inner * MMA_K, warp_n + j * MMA_N);
-      for (int i = 0; i < WARP_M / MMA_M; ++i)
-        for (int j = 0; j < WARP_N / MMA_N; ++j)
+      for (int i = 0; i < MMA_ROWS; ++i)
+        for (int j = 0; j < MMA_COLS; ++j)
           ptx::mma_m16n8k16_f16(acc[i][j], frag_a[i], frag_b[j / 2][j % 2]);
     }
     __syncthreads();  // all have read this buffer: the next round may overwrite it
@@ -103,8 +103,8 @@ __global__ void __launch_bounds__(NUM_THREADS)
 
   // A lane holds two neighbours of a row, and two more 8 rows down, of every 16x8 result.
   const int row = block_m + warp_m + lane_id / 4, col = block_n + warp_n + lane_id % 4 * 2;
-  for (int i = 0; i < WARP_M / MMA_M; ++i)
-    for (int j = 0; j < WARP_N / MMA_N; ++j)
+  for (int i = 0; i < MMA_ROWS; ++i)
+    for (int j = 0; j < MMA_COLS; ++j)
       for (int r = 0; r < 4; r += 2) {
         const int m = row + i * MMA_M + r * 4, n = col + j * MMA_N;
         const half2 pair = __floats2half2_rn(acc[i][j][r], acc[i][j][r + 1]);

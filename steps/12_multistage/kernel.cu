@@ -15,6 +15,7 @@ constexpr int WARP_M = 64;
 constexpr int WARP_N = 32;
 constexpr int NUM_STAGES = 4;
 constexpr int MMA_M = 16, MMA_N = 8, MMA_K = 16;
+constexpr int MMA_ROWS = WARP_M / MMA_M, MMA_COLS = WARP_N / MMA_N;  // in a warp's tile
 constexpr int NUM_THREADS = (BLOCK_M / WARP_M) * (BLOCK_N / WARP_N) * 32;
 static_assert(BLOCK_M % WARP_M == 0 && BLOCK_N % WARP_N == 0, "warps must fill the tile");
 static_assert(WARP_M % MMA_M == 0 && WARP_N % MMA_N == 0, "instructions must fill the warp's tile");
@@ -44,15 +45,14 @@ __device__ int at(int row, int col) {
 // first rows x cols elements are there. The others become zero.
 template <int ROWS, int COLS>
 __device__ void load_tile_async(half* smem, const half* gmem, int64_t ld, int rows, int cols) {
-  constexpr int PER_THREAD = ROWS * COLS / 8 / NUM_THREADS;
-  static_assert(PER_THREAD * 8 * NUM_THREADS == ROWS * COLS, "threads must share the tile evenly");
+  constexpr int PER_THREAD = ROWS * COLS / 8 / NUM_THREADS, STRIDE = NUM_THREADS / (COLS / 8);
+  static_assert(PER_THREAD * STRIDE == ROWS && STRIDE % 8 == 0, "a thread's rows must share a key");
+  const int row = threadIdx.x / (COLS / 8), col = threadIdx.x % (COLS / 8) * 8;
+  smem += at<COLS>(row, col), gmem += row * ld + col;
 #pragma unroll
-  for (int i = 0; i < PER_THREAD; ++i) {
-    const int chunk = i * NUM_THREADS + threadIdx.x;
-    const int row = chunk / (COLS / 8), col = chunk % (COLS / 8) * 8;
-    ptx::cp_async_cg_16(&smem[at<COLS>(row, col)], &gmem[row * ld + col],
-                        row < rows && col < cols);
-  }
+  for (int i = 0; i < PER_THREAD; ++i)
+    ptx::cp_async_cg_16(smem + i * STRIDE * COLS, gmem + i * STRIDE * ld,
+                        row + i * STRIDE < rows && col < cols);
 }
 
 // Rows m.. and columns k.. of A for one mma: four 8x8 matrices, two below two.
@@ -91,33 +91,36 @@ __global__ void __launch_bounds__(NUM_THREADS)
       load_tile_async<BLOCK_M, BLOCK_K>(smem.a[stage], A + k, K, M - block_m, K - k);
       load_tile_async<BLOCK_K, BLOCK_N>(smem.b[stage], B + int64_t(k) * N, N, K - k, N - block_n);
     }
-    ptx::cp_async_commit_group();  // past the end an empty group, so that the count stays right
   };
 
-  float acc[WARP_M / MMA_M][WARP_N / MMA_N][4] = {};
-  for (int stage = 0; stage < NUM_STAGES - 1; ++stage) load_stage(stage, stage);
+  float acc[MMA_ROWS][MMA_COLS][4] = {};
+  for (int stage = 0; stage < NUM_STAGES - 1; ++stage) {
+    load_stage(stage, stage);
+    ptx::cp_async_commit_group();  // past the end an empty group, so that the count stays right
+  }
   for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
     const int stage = k_tile % NUM_STAGES, ahead = k_tile + NUM_STAGES - 1;
     ptx::cp_async_wait_group<NUM_STAGES - 2>();  // this thread's part of this tile has landed,
     __syncthreads();  // and with this everyone's; also, all have read the tile before this one,
     load_stage(ahead % NUM_STAGES, ahead);  // whose buffer is filled anew
+    ptx::cp_async_commit_group();
 #pragma unroll
     for (int k_inner = 0; k_inner < BLOCK_K / MMA_K; ++k_inner) {
-      uint32_t frag_a[WARP_M / MMA_M][4], frag_b[WARP_N / MMA_N / 2][2][2];
-      for (int i = 0; i < WARP_M / MMA_M; ++i)
+      uint32_t frag_a[MMA_ROWS][4], frag_b[MMA_COLS / 2][2][2];
+      for (int i = 0; i < MMA_ROWS; ++i)
         load_fragment_a(frag_a[i], smem.a[stage], warp_m + i * MMA_M, k_inner * MMA_K);
-      for (int j = 0; j < WARP_N / MMA_N; j += 2)
+      for (int j = 0; j < MMA_COLS; j += 2)
         load_fragments_b(frag_b[j / 2], smem.b[stage], k_inner * MMA_K, warp_n + j * MMA_N);
-      for (int i = 0; i < WARP_M / MMA_M; ++i)
-        for (int j = 0; j < WARP_N / MMA_N; ++j)
+      for (int i = 0; i < MMA_ROWS; ++i)
+        for (int j = 0; j < MMA_COLS; ++j)
           ptx::mma_m16n8k16_f16(acc[i][j], frag_a[i], frag_b[j / 2][j % 2]);
     }
   }
 
   // A lane holds two neighbours of a row, and two more 8 rows down, of every 16x8 result.
   const int row = block_m + warp_m + lane_id / 4, col = block_n + warp_n + lane_id % 4 * 2;
-  for (int i = 0; i < WARP_M / MMA_M; ++i)
-    for (int j = 0; j < WARP_N / MMA_N; ++j)
+  for (int i = 0; i < MMA_ROWS; ++i)
+    for (int j = 0; j < MMA_COLS; ++j)
       for (int r = 0; r < 4; r += 2) {
         const int m = row + i * MMA_M + r * 4, n = col + j * MMA_N;
         const half2 pair = __floats2half2_rn(acc[i][j][r], acc[i][j][r + 1]);
