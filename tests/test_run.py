@@ -46,6 +46,14 @@ class Run(Sandbox):
                 self.assertEqual(self.loaded().subjects(), ["01_naive", "03_smem_tile"])
                 self.assertIn("02_coalesced", done.stderr)
 
+    def test_too_slow_to_be_timed_is_said_and_no_failure(self):
+        self.behave("01_naive", "too slow")
+        done = self.ladder("run", "01-02", "--no-plots")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("left out: 4096x4096x4096/burst: 01_naive, one launch takes 900 ms",
+                      " ".join(done.stdout.split()))
+        self.assertIn("01_naive", self.loaded().context["left_out"][0])
+
     def test_missing_program(self):
         (self.root / "bin" / "02_coalesced").unlink()
         done = self.ladder("run", "01-02", "--no-plots")

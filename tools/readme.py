@@ -121,6 +121,10 @@ def measured_tables(step, recorded):
                 tflops(row.get("tflops")), cell(row.get("pct_peak"), 2), cell(row.get("pct_ceiling")),
                 times_before(row), cell(best * 100 if best is not None else None),
                 cell(row.get("sm_clock_nvml_mhz"), 0), cell(row.get("power_w"), 0)]) + " |")
+        left_out = [line.partition(": ")[2] for line in data.context.get("left_out") or []
+                    if line.startswith(f"{step.id}:")]
+        if left_out:
+            lines += ["", "Left out: " + "; ".join(left_out) + "."]
         tables.append("\n".join(lines))
     return "\n\n".join(tables) or f"Not recorded yet: `./ladder record {step.id[:2]}` does it."
 

@@ -101,8 +101,9 @@ def _ceilings(ready, step, regimes, commit, recorded, target, args):
     results.save(recorded, target)
     for name in sorted(found.rows):
         row = found.rows[name]
-        term.say(f"{name}: " + ", ".join(f"{k} {v:.4g}" for k, v in row.counters.items()
-                                         if k in ("tflops", "gbytes_per_s", "tbytes_per_s")))
+        rate = row.get("bytes_per_second")
+        term.say(f"{name}: " + (f"{rate / 1e12:.2f} TB/s" if rate else
+                                f"{term.tflops(row.get('tflops'))} TFLOPS"))
     return 0
 
 
@@ -116,6 +117,10 @@ def add(recorded, new, fresh=False):
             raise term.UserError(f"these rows can't stand beside the recorded ones: {differs}; "
                                  "--fresh drops the old ones")
     context = {k: v for k, v in new.context.items() if k in results.CONTEXT}
+    # "step: size/regime: who, why": what was said of a row that is measured anew goes.
+    said = recorded.context.get("left_out") or []
+    said = [line for line in said if "/".join(line.split(": ")[:2]) not in new.rows]
+    context["left_out"] = sorted(set(said) | set(new.context.get("left_out") or []))
     recorded.context = {**recorded.context, **context}
     recorded.rows.update(new.rows)
     results.add_baselines(recorded)

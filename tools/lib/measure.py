@@ -61,21 +61,24 @@ def call(step, device, command, limit, progress=None, words=""):
 
 
 def bench(step, size_list, regimes, commit="", dirty=True, extra=(), progress=None, limit=None):
-    """Checks, then times one step: an Outcome with .results."""
+    """Checks, then times one step: an Outcome with .results, and .left_out, one line for each
+    contender that takes too long to be timed in a regime."""
     command = ["bench", "--sizes", ",".join(map(sizes.text, size_list)),
                "--regimes", ",".join(regimes), "--commit", commit or "unknown",
                "--dirty", int(bool(dirty)), *extra]
     words = f"checking and timing {', '.join(map(sizes.short, size_list))}"
     outcome = call(step, "gpu", command, limit or time_limit(size_list, regimes), progress,
                    words)
-    outcome.results = None
+    outcome.results, outcome.left_out = None, []
     if outcome.ok:
         try:
             outcome.results = results.parse(outcome.data, "what its program wrote")
         except term.UserError as error:
             outcome.reason = str(error)
         else:
-            if not any(row.is_step for row in outcome.results.rows.values()):
+            outcome.left_out = re.findall(r"^left out: (.*)$", outcome.ran.out, re.M)
+            measured = any(row.is_step for row in outcome.results.rows.values())
+            if not measured and not outcome.left_out:
                 outcome.reason = "measured nothing" + (
                     f": {child.why(outcome.ran)}" if outcome.ran.err.strip() else "")
     return outcome

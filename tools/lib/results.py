@@ -26,7 +26,7 @@ SPREAD = ("seconds", "tflops", "vs_previous", "vs_cublas_default", "vs_cublas_be
 REGIMES = ("burst", "sustained")
 # Of a file's context, what is kept when it is recorded; the rest is about one process.
 CONTEXT = ("gpu", "driver", "cuda", "cublas", "power_limit_w", "method", "date", "sm", "sms",
-           "peak_tflops", "commit", "dirty")
+           "peak_tflops", "commit", "dirty", "left_out")
 
 
 @dataclass
@@ -239,6 +239,8 @@ def merge(children):
     merged = Results(dict(children[0].context) if children else {})
     for child in children:
         merged.rows.update(child.rows)
+    merged.context["left_out"] = [line for child in children
+                                  for line in child.context.get("left_out", [])]
     add_baselines(merged)
     return merged
 

@@ -52,6 +52,9 @@ class Session:
             return
         if self.extra and outcome.ran.out.strip():
             term.say(outcome.ran.out.rstrip())
+        for line in outcome.left_out:
+            table.note(step.id, "left out: " + line)
+        outcome.results.context["left_out"] = [f"{step.id}: {line}" for line in outcome.left_out]
         self.children.append(outcome.results)
         for row in outcome.results.rows.values():
             row.words.setdefault("commit", self.commit)

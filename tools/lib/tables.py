@@ -29,11 +29,9 @@ class Measured:
     def row(self, row, colour=None):
         counter = row.get
         before = term.number(counter("vs_previous"), 2)
-        if row.is_step and counter("vs_previous") is not None:
+        if counter("vs_previous") is not None:
             spread = row.half_range("vs_previous")
             before += f" ±{spread:.2f}" if spread is not None else ""
-        elif row.is_step:
-            before = "first"
         best = counter("vs_cublas_best")
         name = self.names.get(row.subject, row.subject)
         self.table.row([name, row.regime, term.duration(row.seconds).replace(" ", ""),
@@ -41,6 +39,9 @@ class Measured:
                         term.number(counter("pct_ceiling")), before,
                         term.number(best * 100 if best is not None else None),
                         term.number(counter("sm_clock_nvml_mhz"), 0)], colour)
+
+    def note(self, name, words):
+        self.table.failed(self.names.get(name, name), words, term.DIM)
 
     def failed(self, name, reason):
         self.table.failed(self.names.get(name, name), reason)

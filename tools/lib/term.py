@@ -86,13 +86,13 @@ class Table:
     def row(self, cells, colour=None):
         say(self._line(cells), colour)
 
-    def failed(self, name, reason):
+    def failed(self, name, reason, colour=RED):
         """A row that has no numbers, only the reason."""
         width = self.columns[0][1]
         lines = textwrap.wrap(one_line(reason), 79 - width) or [""]
-        say(f"{clip(name, width).ljust(width)} {lines[0]}", RED)
+        say(f"{clip(name, width).ljust(width)} {lines[0]}", colour)
         for line in lines[1:]:
-            say(" " * (width + 1) + line, RED)
+            say(" " * (width + 1) + line, colour)
 
 
 def number(value, digits=1):
