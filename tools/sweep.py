@@ -51,7 +51,7 @@ def main(args):
     copies.sort(key=lambda copy: list(names).index(copy.id))
     if device == "emulated":
         return emulated.check(ready, copies, size_list, limit=args.time_limit, extra_steps=FOLDER,
-                              names=names)
+                              names=names, allowed=_refused)
     target = out / f"sweep-{step.id}.json"
     run = session.Session(ready, copies, size_list or [(4096,) * 3], regimes, args.time_limit,
                           after_each=lambda s: results.save(s.merged(), target),

@@ -99,7 +99,7 @@ def _ninja(where, targets, quiet):
     progress = term.Progress()
     command = ["ninja", "-C", str(where)]
     names = list(dict.fromkeys(targets))
-    listed = set(re.findall(r"^([\w.]+): ", child.run([*command, "-t", "targets", "all"]).out, re.M))
+    listed = set(re.findall(r"^([\w.+-]+): ", child.run([*command, "-t", "targets", "all"]).out, re.M))
     failed = {name: "has no program for this device" for name in names if name not in listed}
     names = [name for name in names if name in listed]
     if not names:
