@@ -12,7 +12,7 @@ set(kernel_flags -fsanitize=thread -fno-tree-sra -fno-tree-vectorize -fno-store-
                  -fno-strict-aliasing -fno-pie -O2 -g -Wno-tsan -Wno-unknown-pragmas
                  -Wno-attributes -Wno-psabi)
 
-file(GLOB emulator_sources CONFIGURE_DEPENDS common/emulator/*.cpp)
+file(GLOB emulator_sources CONFIGURE_DEPENDS common/emulator/*.cpp common/ptx/emulated/*.cpp)
 file(GLOB harness_sources CONFIGURE_DEPENDS common/harness/*.cpp)
 list(FILTER harness_sources EXCLUDE REGEX "/main\\.cpp$")
 add_library(harness OBJECT ${emulator_sources} ${harness_sources})

@@ -45,10 +45,11 @@ void count_shared(Access& c, const Lane* lanes, size_t n) {
   unsigned size = 4;
   for (size_t i = 0; i < n; ++i) size = std::max(size, lanes[i].bytes), c.bytes += lanes[i].bytes;
   const size_t phase = 128 / size;
+  const Banks all = banks(lanes, n);
   ++c.requests;
-  c.ideal += std::max(1u, (banks(lanes, n).words + 31) / 32);
+  c.ideal += std::max(1u, (all.words + 31) / 32);
   if (phase >= 32) {
-    c.wavefronts += banks(lanes, n).most;
+    c.wavefronts += all.most;
     return;
   }
   for (size_t i = 0; i < n; i += 2 * phase) {
@@ -88,26 +89,30 @@ void count_request(AccessKind kind, const Lane* lanes, size_t n) {
 }  // namespace
 
 /// Lanes reach a place in the same order; a lane that is elsewhere makes a request of its own.
-void count_warp(Warp& w) {
+static void count_warp(Thread* const threads, size_t lanes_in_warp) {
   size_t next[32] = {};
-  for (int lead = 0; lead < 32;) {
-    if (next[lead] == w.log[lead].size()) {
-      w.log[lead].clear();
-      ++lead;
+  for (size_t lead = 0; lead < lanes_in_warp;) {
+    if (next[lead] == threads[lead].log.size()) {
+      threads[lead++].log.clear();
       continue;
     }
-    const LoggedAccess first = w.log[lead][next[lead]];
+    const LoggedAccess first = threads[lead].log[next[lead]];
     Lane lanes[32];
     size_t n = 0;
-    for (int i = lead; i < 32; ++i) {
-      if (next[i] == w.log[i].size()) continue;
-      const LoggedAccess& a = w.log[i][next[i]];
+    for (size_t i = lead; i < lanes_in_warp; ++i) {
+      if (next[i] == threads[i].log.size()) continue;
+      const LoggedAccess& a = threads[i].log[next[i]];
       if (a.site != first.site || a.kind != first.kind) continue;
       ++next[i];
       lanes[n++] = {a.address, a.bytes};
     }
     count_request(first.kind, lanes, n);
   }
+}
+
+void count_accesses(Cta& cta) {
+  for (size_t t = 0; t < cta.threads.size(); t += 32)
+    count_warp(&cta.threads[t], std::min<size_t>(32, cta.threads.size() - t));
 }
 
 void count_matrix(Access& c, const void* const* rows, unsigned matrices) {
@@ -153,43 +158,6 @@ std::vector<std::pair<std::string, double>> counters_list(const Counters& c) {
   add("mbarrier_waits", double(c.mbarrier_waits));
   add("atomics", double(c.atomics));
   return list;
-}
-
-std::string counters_table(const Counters& c) {
-  std::string out;
-  auto global = [&](const char* name, const Access& a) {
-    if (a.requests)
-      out += format("  %-14s %10lu requests  %10lu sectors (%.1f per request, %.0f %% of the bytes "
-                    "used)\n", name, (long)a.requests, (long)a.sectors,
-                    double(a.sectors) / double(a.requests),
-                    100.0 * double(a.bytes) / (32.0 * double(a.sectors)));
-  };
-  auto shared = [&](const char* name, const Access& a) {
-    if (a.requests)
-      out += format("  %-14s %10lu requests  %10lu wavefronts, ideal %lu (%.2f times)\n", name,
-                    (long)a.requests, (long)a.wavefronts, (long)a.ideal,
-                    double(a.wavefronts) / double(a.ideal));
-  };
-  auto number = [&](const char* name, uint64_t n, const char* unit) {
-    if (n) out += format("  %-14s %10lu %s\n", name, (long)n, unit);
-  };
-  global("global load", c.global_load);
-  global("global store", c.global_store);
-  shared("shared load", c.shared_load);
-  shared("shared store", c.shared_store);
-  shared("ldmatrix", c.ldmatrix);
-  shared("stmatrix", c.stmatrix);
-  shared("cp.async", c.cp_async);
-  number("cp.async", c.cp_async.bytes, "bytes");
-  number("TMA load", c.tma_load_bytes, "bytes");
-  number("TMA store", c.tma_store_bytes, "bytes");
-  number("mma.sync", c.mma_flops, "FLOP");
-  number("wgmma", c.wgmma_flops, "FLOP");
-  number("barriers", c.barriers, "thread arrivals");
-  number("mbarriers", c.mbarrier_arrivals, "arrivals");
-  number("mbarriers", c.mbarrier_waits, "waits");
-  number("atomics", c.atomics, "");
-  return out;
 }
 
 }  // namespace emu

@@ -125,7 +125,13 @@ void label(const void* p, size_t bytes, const char* name, int index) {
   if (index >= 0) full += (bytes == 8 ? "[" : " stage[") + std::to_string(index) + "]";
   labels.emplace_hint(it, offset, Label{uint32_t(bytes), full});
 }
-void reset_labels() { labels.clear(); }
+/// Names stay for the next launch of the same kernel: not every thread gives them.
+void reset_labels() {
+  static std::pair<const void*, size_t> of;
+  const std::pair<const void*, size_t> now = {state.info.kernel, state.info.dynamic_smem};
+  if (now != of) labels.clear();
+  of = now;
+}
 
 std::string label_at(uint32_t offset) {
   auto it = labels.upper_bound(offset);

@@ -136,7 +136,7 @@ void start_cluster(unsigned number, unsigned first_slot, const std::function<voi
 
 void end_cluster(Cluster* cluster) {
   for (auto& cta : cluster->ctas) {
-    for (Warp& w : cta->warps) count_warp(w);
+    count_accesses(*cta);
     for (size_t i = 0; i < pending.size();) {
       if (pending[i].target != cta.get()) {
         ++i;

@@ -1,6 +1,7 @@
 // Shadow memory: every access to shared memory, and every access to global memory that the launch
 // writes to, must happen after (in the sense of the vector clocks) whatever it depends on.
 #include <algorithm>
+#include <cstring>
 
 #include "common/emulator/report.h"
 
@@ -69,12 +70,10 @@ void stamp_read(Cell& c, const View& v, Site at) {
     // A reader that this one knows of is implied by it. A wgmma in flight is kept.
     if (slot < 0 && (!c.read[i] || v.knows(c.reader[i], c.read[i]))) slot = i;
   }
-  if (slot < 0)
-    for (int tries = 0; tries < 3; ++tries) {
-      const int i = int(state.roll(3));
-      if (is_thread(c.reader[i]) || !is_thread(v.stamp)) slot = i;
-    }
-  if (slot < 0) return;
+  if (slot < 0) {
+    slot = int(state.roll(3));
+    if (!is_thread(c.reader[slot]) && is_thread(v.stamp)) return;
+  }
   c.reader[slot] = uint16_t(v.stamp);
   c.read[slot] = v.tick;
   c.read_site = at;
@@ -122,7 +121,10 @@ void shadow_read(Region& r, uintptr_t a, unsigned bytes, Site at, const View& v,
       return;
     }
     if (c->reader[0] == v.stamp && c->read[0] == v.tick) continue;
+    // Elements are mostly wider than a cell, and their cells alike.
+    const Cell before = *c;
     stamp_read(*c, v, at);
+    for (; i + 2 < bytes && !memcmp(&before, c + 1, sizeof before); i += 2, ++c) c[1] = *c;
   }
 }
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/emulator/clocks.h"
-#include "common/emulator/language.h"
+#include "common/ptx/emulated/language.h"
 
 namespace emu {
 
@@ -48,6 +48,16 @@ struct TmaStore {
   Loc here;
 };
 
+enum AccessKind : uint8_t { kGlobalLoad, kGlobalStore, kSharedLoad, kSharedStore, kCpAsync };
+
+/// One plain access of one lane, kept until its warp's requests are counted.
+struct LoggedAccess {
+  uintptr_t address;
+  Site site;
+  uint8_t bytes;
+  AccessKind kind;
+};
+
 struct Thread {
   boost::context::fiber fiber;
   Cta* cta = nullptr;
@@ -79,6 +89,8 @@ struct Thread {
   unsigned store_agent = 0;
   Tick stores_committed = 0;
 
+  std::vector<LoggedAccess> log;  // since the last barrier of the block
+
   bool cluster_arrived = false;
   unsigned cluster_phase = 0;
   bool wgmma_fenced = false;
@@ -103,23 +115,12 @@ struct Mbarrier {
   Loc init_at{};
 };
 
-enum AccessKind : uint8_t { kGlobalLoad, kGlobalStore, kSharedLoad, kSharedStore, kCpAsync };
-
-/// One plain access of one lane, kept until its warp's requests are counted.
-struct LoggedAccess {
-  uintptr_t address;
-  Site site;
-  uint8_t bytes;
-  AccessKind kind;
-};
-
 struct Warp {
   Meeting meeting;
   const void* in[32];
   const void* in2[32];
   void* out[32];
   uint64_t value[32];
-  std::vector<LoggedAccess> log[32];
 };
 
 /// Accumulator of a warpgroup while wgmmas on it are in flight; the threads' registers are poison.
@@ -296,12 +297,11 @@ void mbarrier_arrive_one(Mbarrier&, Site, const char* what);
 std::string name_of(const Mbarrier&);
 
 // ---- counters.cpp -------------------------------------------------------------------------------
-void count_warp(Warp&);
+void count_accesses(Cta&);  // of all its threads since the last time
 void count_matrix(Access&, const void* const* rows, unsigned matrices);
 /// Shared memory by its offset in the region: only the bank matters.
 inline void log_access(uintptr_t address, unsigned bytes, AccessKind kind, Site site) {
-  self->cta->warps[self->warp()].log[self->lane()].push_back(
-      {address, site, uint8_t(bytes), kind});
+  self->log.push_back({address, site, uint8_t(bytes), kind});
 }
 
 }  // namespace emu

@@ -6,7 +6,7 @@
 #include <string>
 #include <tuple>
 
-#include "common/emulator/language.h"
+#include "common/ptx/emulated/language.h"
 #include "common/problem.h"
 
 #ifndef STEP_ID

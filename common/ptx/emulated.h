@@ -1,7 +1,7 @@
 // The instructions of cuda.h on the emulated device: the same names and signatures, and as a last
 // argument the place of the call, for reports. What they do: common/emulator/*.cpp.
 #pragma once
-#include "common/emulator/language.h"
+#include "common/ptx/emulated/language.h"
 
 namespace ptx {
 

@@ -2,7 +2,7 @@
 // accumulators written, when the group is waited for; until then the registers are poison.
 #include <cstring>
 
-#include "common/emulator/meet.h"
+#include "common/ptx/emulated/meet.h"
 #include "common/emulator/mutate.h"
 
 namespace emu {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "common/emulator/half.h"
+#include "common/ptx/emulated/half.h"
 
 #define __global__
 #define __device__
@@ -21,12 +21,12 @@
 // range that the device finds, poisons and swaps (scheduler.cpp). There is only one real thread.
 #define __shared__ static thread_local
 
-#include "common/emulator/types.h"
+#include "common/ptx/emulated/types.h"
 
 inline float2 __half22float2(__half2 h) { return {h.x, h.y}; }
 inline __half2 __float22half2_rn(float2 f) { return __floats2half2_rn(f.x, f.y); }
 
-#include "common/emulator/device.h"
+#include "common/ptx/emulated/instructions.h"
 
 // Set by the scheduler whenever another thread of the kernel goes on.
 inline uint3 threadIdx, blockIdx;

@@ -1,7 +1,7 @@
 // What a warp does together on matrices: ldmatrix, stmatrix, mma.sync.
 #include <cstring>
 
-#include "common/emulator/meet.h"
+#include "common/ptx/emulated/meet.h"
 
 namespace emu {
 namespace {

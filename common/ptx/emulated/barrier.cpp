@@ -1,5 +1,5 @@
 // Threads that meet: __syncthreads and named barriers, warps, clusters.
-#include "common/emulator/meet.h"
+#include "common/ptx/emulated/meet.h"
 #include "common/emulator/mutate.h"
 
 namespace emu {
@@ -40,8 +40,7 @@ void bar_sync(int id, unsigned threads, const char* what, Loc here) {
     block_self(what, here);
     return;
   }
-  if (whole_block)
-    for (Warp& w : self->cta->warps) count_warp(w);
+  if (whole_block) count_accesses(*self->cta);
   acquire(self, finish(m));
 }
 
