@@ -1,0 +1,97 @@
+"""Predict the rate of steps from their constants and the GPU's measured ceilings, without a GPU.
+
+  ./ladder predict                      every step at 4096, on an H200
+  ./ladder predict 12 --gpu a100        another GPU of tools/gpus.json
+  ./ladder predict 17-23 --sizes 2048,4096,8192
+  ./ladder predict --refresh            count anew (emulated device) what changed kernels move
+
+With recorded results of that GPU the measured rate stands beside. How it works and what it leaves
+out: notes/prediction.md. Nothing is fitted to a step.
+"""
+from .lib import counts, model, occupancy, options, paths, results, setup, sizes, steps, term
+
+
+def arguments(parser):
+    options.add_steps(parser)
+    options.add_sizes(parser, "4096")
+    options.add_regimes(parser)
+    parser.add_argument("--gpu", default="h200", help="a key of tools/gpus.json (default h200)")
+    parser.add_argument("--refresh", action="store_true", help="count changed steps anew first")
+
+
+def main(args):
+    chosen = steps.select(args.steps)
+    size_list = sizes.parse(args.sizes)
+    regimes = options.regimes(args.regimes)
+    gpu = occupancy.gpu(args.gpu)
+    if args.refresh:
+        ready = setup.ready()
+        for step, reason in counts.refresh(ready, chosen, say=term.note).items():
+            term.note(f"{step} not counted: {reason}")
+    recorded = recorded_of(gpu)
+    kept = counts.load()
+    for size in size_list:
+        term.say(f"\npredicted for {gpu['name']}, {sizes.text(size)}"
+                 + ("" if recorded is None else ", and recorded"), term.BOLD)
+        table = term.Table([("step", 28), ("regime", 9), ("predicted", 9), ("recorded", 8),
+                            ("off", 5), ("limit", 14)])
+        table.header()
+        shown = 0
+        for step in chosen:
+            for regime in regimes:
+                try:
+                    p = model.predict(step, gpu, size, regime, kept=kept,
+                                      ceilings=ceilings_of(recorded, regime))
+                except term.UserError as error:
+                    table.failed(step.id, error)
+                    break
+                shown += 1
+                found = recorded.value(step.id, size, regime) if recorded else None
+                off = "" if not found else f"{100 * (p.tflops / found - 1):+.0f} %"
+                table.row([step.id, regime, term.tflops(p.tflops), term.tflops(found), off, p.bound])
+        if not shown:
+            raise term.UserError("none of these steps can be predicted; see the reasons above")
+    stale = [s.id for s in chosen if not counts.is_fresh(s, kept)]
+    if stale:
+        term.note(f"kernels changed since they were counted: {', '.join(stale)}; --refresh counts "
+                  "anew")
+    term.say("\nTFLOPS. limit: what is busiest, or 'taking turns' (math and copies of a block do not "
+             "overlap)\nor 'waiting' (latency).", term.DIM)
+    return 0
+
+
+def recorded_of(gpu):
+    """Recorded results of this GPU, or None."""
+    for file in sorted(paths.RECORDED.glob("*.json")):
+        try:
+            data = results.load(file)
+        except term.UserError:
+            continue  # not a result file: a profile, a trace
+        if gpu["match"].lower() in str(data.context["gpu"]).lower():
+            return data
+    return None
+
+
+def ceilings_of(recorded, regime):
+    """{unit: TFLOPS} as recorded, or None where they are not all there."""
+    if recorded is None:
+        return None
+    found = {}
+    for unit in ("ffma", "mma_sync", "wgmma"):
+        values = [row.get("tflops") for row in recorded.rows.values()
+                  if row.subject == f"ceiling_{unit}" and row.regime == regime and row.get("tflops")]
+        if values:
+            found[unit] = max(values)
+    return found if len(found) == 3 else None
+
+
+def beside(step, row):
+    """What `run --predict` shows beside a measured row: "predicted 512 (+3 %)", or why not."""
+    try:
+        gpu = occupancy.gpu(row.words.get("gpu", "h200"))
+        p = model.predict(step, gpu, row.size, row.regime)
+    except term.UserError as error:
+        return f"no prediction: {error}"
+    measured = row.get("tflops")
+    return f"predicted {p.tflops:.3g}" + (f" ({100 * (p.tflops / measured - 1):+.0f} %)"
+                                           if measured else "")
