@@ -121,28 +121,28 @@ void exit_non_zero(int status, void*) {
 }
 
 struct Event {
-  std::string what, where, who;
-  uintptr_t address;
+  std::string what, buffer, who;
+  Site at;
+  uint3 block;
 };
 std::vector<Event> events;
 
-/// What happened to the same buffer, barrier or stage before, oldest first.
-void tell_story(const std::string& text) {
+/// What happened in the block to the same buffer, barrier or stage before, oldest first.
+void tell_story(const std::string& text, const Thread* by) {
   std::vector<const Event*> about;
   for (const Event& e : events) {
-    std::string name = place(e.address);
-    name = name.substr(0, name.find(" +"));
-    const std::string stage = name.find('[') == name.npos ? "" : name.substr(name.find('['));
-    if (text.find(name) != text.npos || (!stage.empty() && text.find(stage) != text.npos))
-      about.push_back(&e);
+    const size_t bracket = e.buffer.find('[');
+    const bool same = text.find(e.buffer) != text.npos ||
+                      (bracket != e.buffer.npos && text.find(e.buffer.substr(bracket)) != text.npos);
+    const bool here = !by || memcmp(&e.block, &by->cta->block, sizeof e.block) == 0;
+    if (same && here) about.push_back(&e);
   }
-  const size_t shown = 40;
-  const size_t skipped = about.size() > shown ? about.size() - shown : 0;
-  fprintf(stderr, "    what happened to it before (%zu events, the last %zu):\n", about.size(),
-          about.size() - skipped);
-  for (size_t i = skipped; i < about.size(); ++i)
-    fprintf(stderr, "      %-28s %-26s %s at %s\n", about[i]->what.c_str(),
-            place(about[i]->address).c_str(), about[i]->who.c_str(), about[i]->where.c_str());
+  const size_t shown = std::min<size_t>(about.size(), 30);
+  fprintf(stderr, "    what happened to it before, the last %zu of %zu events of this block:\n",
+          shown, about.size());
+  for (auto e = about.end() - long(shown); e != about.end(); ++e)
+    fprintf(stderr, "      %-26s %-14s %-14s %s\n", (*e)->what.c_str(), (*e)->buffer.c_str(),
+            where((*e)->at).c_str(), (*e)->who.c_str());
 }
 
 }  // namespace
@@ -242,7 +242,7 @@ void print_report(const char* kind, Site at, const std::string& text, const Thre
   if (at && seen[{kind + where(at), 0}]++) return;
   texts.push_back(head);
   if (texts.size() <= kMaxShown && !quiet) fprintf(stderr, "emulated device: %s\n", head.c_str());
-  if (tracing && texts.size() == 1) tell_story(text);
+  if (tracing && texts.size() == 1) tell_story(text, by);
   mutation_found(head, place_named);
 }
 
@@ -258,8 +258,13 @@ void clear_reports() {
 
 void trace(const char* what, uintptr_t address, Site at) {
   if (!tracing) return;
-  if (events.size() > 200000) events.erase(events.begin(), events.begin() + 100000);
-  events.push_back({what, where(at), self ? who(self) : "the device", address});
+  std::string buffer = place(address);
+  buffer = buffer.substr(0, buffer.find(" +"));
+  const Cta* cta = cta_of(address) ? cta_of(address) : self ? self->cta : nullptr;
+  Event e{what, buffer, self ? who(self) : "the device", at, cta ? cta->block : uint3{}};
+  const bool again = !events.empty() && events.back().what == e.what &&
+                     events.back().buffer == buffer && events.back().at == at;
+  if (!again) events.push_back(std::move(e));
 }
 
 }  // namespace emu

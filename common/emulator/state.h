@@ -1,5 +1,6 @@
 // The state of the running launch, shared by the files of the device.
 #pragma once
+#include <functional>
 #include <boost/context/fiber.hpp>
 
 #include <algorithm>
@@ -84,6 +85,7 @@ struct Thread {
 
   CpGroup cp_open;
   std::deque<CpGroup> cp_groups;
+  std::shared_ptr<std::function<void()>> cp_arrival;  // newest mbarrier arrival behind copies
   std::vector<TmaStore> stores_open;
   std::deque<std::vector<TmaStore>> store_groups;
   unsigned store_agent = 0;

@@ -168,8 +168,12 @@ std::vector<uint16_t> gather_a(const uint32_t* const* frag_a) {
   return rows;
 }
 
-void retire(Warpgroup& g) {
+void retire(Warpgroup& g, Loc here) {
   for (Wgmma& w : g.groups.front()) {
+    if (tracing)
+      for (uint64_t desc : {w.desc_a, w.desc_b})
+        trace("wgmma waited for, had read",
+              uintptr_t(self->cta->smem) + Operand(desc, false).start, site(here));
     multiply(w, *self->cta);
     if (--w.acc->pending == 0)
       each_register(*w.acc, [](float& reg, float& element) { reg = element; });
@@ -244,7 +248,7 @@ void wgmma_wait_group(unsigned n, Loc here) {
   if (m == Mutation::change) ++n;
   Warpgroup& g = own_warpgroup();
   meet_all(g.meeting, 128, "wgmma_wait_group", here, false, [&] {
-    while (g.groups.size() > n) retire(g);
+    while (g.groups.size() > n) retire(g, here);
   });
   self->known = raised(self->known, g.agent, g.retired, state.clock_size);
 }
