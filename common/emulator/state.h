@@ -1,11 +1,11 @@
 // The state of the running launch, shared by the files of the device.
 #pragma once
-#include <functional>
 #include <boost/context/fiber.hpp>
 
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <stdexcept>
