@@ -38,12 +38,20 @@ struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle need
   }
 };
 constexpr int STAGE_BYTES = sizeof(SharedStorage::a[0]) + sizeof(SharedStorage::b[0]);
+constexpr int A_K16_BYTES = WGMMA_K * sizeof(half);            // 16 k further in a row of A,
+constexpr int A_M64_BYTES = WGMMA_M * BLOCK_K * sizeof(half);  // 64 rows of A further,
+constexpr int B_K16_BYTES = WGMMA_K * BOX_N * sizeof(half);    // 16 rows of k further in a box of B
 
 // Matrix descriptor of a tile with the 128-byte swizzle. LBO and SBO are the bytes between
 // the 64-wide boxes of B (unused for A) and between groups of 8 rows.
 __device__ uint64_t matrix_desc(const void* tile, int lbo, int sbo) {
   return uint64_t(ptx::smem_addr(tile) & 0x3FFFF) >> 4 | uint64_t(lbo >> 4) << 16 |
          uint64_t(sbo >> 4) << 32 | uint64_t{1} << 62;
+}
+
+// The descriptor `bytes` further on in the same tile: only the start address differs.
+__device__ uint64_t advance(uint64_t desc, int bytes) {
+  return (desc & ~uint64_t{0xFFFFFFFF}) | (uint32_t(desc) + (bytes >> 4));
 }
 
 // Where chunk `chunk` (16 bytes) of a row lies in a box, with the same swizzle.
@@ -92,15 +100,16 @@ __global__ void __launch_bounds__(NUM_THREADS, 2)
   for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
     const int stage = k_tile % NUM_STAGES, phase = k_tile / NUM_STAGES & 1;
     ptx::mbarrier_wait(&smem.full_bar[stage], phase);
+    const uint64_t desc_a = matrix_desc(smem.a[stage], 16, 1024);
+    const uint64_t desc_b = matrix_desc(smem.b[stage], sizeof(smem.b[0][0]), 1024);
     ptx::wgmma_fence();
 #pragma unroll
-    for (int k_inner = 0; k_inner < BLOCK_K; k_inner += WGMMA_K)
+    for (int k16 = 0; k16 < BLOCK_K / WGMMA_K; ++k16)
 #pragma unroll
       for (int m = 0; m < BLOCK_M / WGMMA_M; ++m)
         ptx::wgmma_m64n128k16_f16<ptx::Major::k, ptx::Major::mn>(
-            acc[m], matrix_desc(smem.a[stage] + m * WGMMA_M * BLOCK_K + k_inner, 16, 1024),
-            matrix_desc(smem.b[stage][0] + k_inner * BOX_N, sizeof(smem.b[0][0]), 1024),
-            k_tile > 0 || k_inner > 0);
+            acc[m], advance(desc_a, m * A_M64_BYTES + k16 * A_K16_BYTES),
+            advance(desc_b, k16 * B_K16_BYTES), k_tile > 0 || k16 > 0);
     ptx::wgmma_commit_group();
     ptx::wgmma_wait_group<0>(acc);  // and has read its stage: refill it
     const int ahead = k_tile + NUM_STAGES;

@@ -41,12 +41,19 @@ struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle need
   }
 };
 constexpr int STAGE_BYTES = sizeof(SharedStorage::a[0]) + sizeof(SharedStorage::b[0]);
+constexpr int A_K16_BYTES = WGMMA_K * sizeof(half);          // 16 k further in a row of A,
+constexpr int B_K16_BYTES = WGMMA_K * BOX_N * sizeof(half);  // 16 rows of k further in a box of B
 
 // Matrix descriptor of a tile with the 128-byte swizzle. LBO and SBO are the bytes between
 // the 64-wide boxes of B (unused for A) and between groups of 8 rows.
 __device__ uint64_t matrix_desc(const void* tile, int lbo, int sbo) {
   return uint64_t(ptx::smem_addr(tile) & 0x3FFFF) >> 4 | uint64_t(lbo >> 4) << 16 |
          uint64_t(sbo >> 4) << 32 | uint64_t{1} << 62;
+}
+
+// The descriptor `bytes` further on in the same tile: only the start address differs.
+__device__ uint64_t advance(uint64_t desc, int bytes) {
+  return (desc & ~uint64_t{0xFFFFFFFF}) | (uint32_t(desc) + (bytes >> 4));
 }
 
 // Where chunk `chunk` (16 bytes) of a row lies in a box, with the same swizzle.
@@ -66,7 +73,8 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
     gemm_kernel(const __grid_constant__ CUtensorMap tmap_a,
                 const __grid_constant__ CUtensorMap tmap_b, half* C, int M, int N, int K) {
   auto& smem = *static_cast<SharedStorage*>(ptx::dynamic_smem());
-  const int tid = threadIdx.x, wg_id = tid / 128, warp_id = tid / 32, lane_id = tid % 32;
+  const int tid = threadIdx.x, warp_id = tid / 32, lane_id = tid % 32;
+  const int wg_id = __shfl_sync(~0u, tid / 128, 0);  // known to be uniform: descriptors stay scalar
   const int tiles_m = ceil_div(M, BLOCK_M), tiles_n = ceil_div(N, BLOCK_N);
   const int num_k_tiles = ceil_div(K, BLOCK_K);
 
@@ -103,13 +111,14 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
       for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile, ++iter) {
         const int stage = iter % NUM_STAGES, phase = iter / NUM_STAGES & 1;
         ptx::mbarrier_wait(&smem.full_bar[stage], phase);
+        const uint64_t desc_a = matrix_desc(&smem.a[stage][wg_id * WG_M * BLOCK_K], 16, 1024);
+        const uint64_t desc_b = matrix_desc(smem.b[stage], sizeof(smem.b[0][0]), 1024);
         ptx::wgmma_fence();
 #pragma unroll
-        for (int k_inner = 0; k_inner < BLOCK_K; k_inner += WGMMA_K)
+        for (int k16 = 0; k16 < BLOCK_K / WGMMA_K; ++k16)
           ptx::wgmma_m64n256k16_f16<ptx::Major::k, ptx::Major::mn>(
-              acc, matrix_desc(smem.a[stage] + wg_id * WG_M * BLOCK_K + k_inner, 16, 1024),
-              matrix_desc(smem.b[stage][0] + k_inner * BOX_N, sizeof(smem.b[0][0]), 1024),
-              k_tile > 0 || k_inner > 0);
+              acc, advance(desc_a, k16 * A_K16_BYTES), advance(desc_b, k16 * B_K16_BYTES),
+              k_tile > 0 || k16 > 0);
         ptx::wgmma_commit_group();
         ptx::wgmma_wait_group<1>(acc);  // the group before has read its stage: release that
         if (k_tile > 0 && tid % 128 == 0)

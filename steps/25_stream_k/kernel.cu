@@ -69,12 +69,19 @@ struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle need
 };
 constexpr int PARTS = CLUSTER_M * NUM_CONSUMERS;  // warpgroups that hold a tile
 constexpr int STAGE_BYTES = sizeof(SharedStorage::a[0]) + sizeof(SharedStorage::b[0]);
+constexpr int A_K16_BYTES = WGMMA_K * sizeof(half);          // 16 k further in a row of A,
+constexpr int B_K16_BYTES = WGMMA_K * BOX_N * sizeof(half);  // 16 rows of k further in a box of B
 
 // Matrix descriptor of a tile with the 128-byte swizzle. LBO and SBO are the bytes between
 // the 64-wide boxes of B (unused for A) and between groups of 8 rows.
 __device__ uint64_t matrix_desc(const void* tile, int lbo, int sbo) {
   return uint64_t(ptx::smem_addr(tile) & 0x3FFFF) >> 4 | uint64_t(lbo >> 4) << 16 |
          uint64_t(sbo >> 4) << 32 | uint64_t{1} << 62;
+}
+
+// The descriptor `bytes` further on in the same tile: only the start address differs.
+__device__ uint64_t advance(uint64_t desc, int bytes) {
+  return (desc & ~uint64_t{0xFFFFFFFF}) | (uint32_t(desc) + (bytes >> 4));
 }
 
 // Where chunk `chunk` (16 bytes) of a row lies in a box, with the same swizzle.
@@ -103,7 +110,8 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
                 const __grid_constant__ CUtensorMap tmap_c, half* C, int M, int N,
                 const Schedule schedule, float4* workspace, int* arrived) {
   auto& smem = *static_cast<SharedStorage*>(ptx::dynamic_smem());
-  const int tid = threadIdx.x, wg_id = tid / 128, warp_id = tid / 32, lane_id = tid % 32;
+  const int tid = threadIdx.x, warp_id = tid / 32, lane_id = tid % 32;
+  const int wg_id = __shfl_sync(~0u, tid / 128, 0);  // known to be uniform: descriptors stay scalar
   const int cta_rank = ptx::cluster_ctarank();
   const int cluster = blockIdx.x / CLUSTER_M, num_k_tiles = schedule.num_k_tiles;
   const int tiles_m = schedule.tiles_m, tiles_n = schedule.tiles_n;
@@ -158,13 +166,14 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
       for (int k_tile = work.k_begin; k_tile < work.k_end; ++k_tile, ++iter) {
         const int stage = iter % NUM_STAGES, phase = iter / NUM_STAGES & 1;
         ptx::mbarrier_wait(&smem.full_bar[stage], phase);
+        const uint64_t desc_a = matrix_desc(&smem.a[stage][wg_id * WG_M * BLOCK_K], 16, 1024);
+        const uint64_t desc_b = matrix_desc(smem.b[stage], sizeof(smem.b[0][0]), 1024);
         ptx::wgmma_fence();
 #pragma unroll
-        for (int k_inner = 0; k_inner < BLOCK_K; k_inner += WGMMA_K)
+        for (int k16 = 0; k16 < BLOCK_K / WGMMA_K; ++k16)
           ptx::wgmma_m64n256k16_f16<ptx::Major::k, ptx::Major::mn>(
-              acc, matrix_desc(smem.a[stage] + wg_id * WG_M * BLOCK_K + k_inner, 16, 1024),
-              matrix_desc(smem.b[stage][0] + k_inner * BOX_N, sizeof(smem.b[0][0]), 1024),
-              k_tile > work.k_begin || k_inner > 0);
+              acc, advance(desc_a, k16 * A_K16_BYTES), advance(desc_b, k16 * B_K16_BYTES),
+              k_tile > work.k_begin || k16 > 0);
         ptx::wgmma_commit_group();
         ptx::wgmma_wait_group<1>(acc);  // the group before has read its stage: release that, in
         if (k_tile > work.k_begin && tid % 128 < CLUSTER_M)  // both CTAs (B came from both)
@@ -212,29 +221,32 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
         }
       }
     }
-    // Fixup: n clusters share a tile; each adds up every sum in an n-th of its columns, 8 at a time.
-    // All clusters are resident, so they can wait for each other.
+    // Fixup: of n clusters that share a tile, each adds up all sums of an n-th of the columns. They
+    // can wait for each other, since all clusters of the grid are resident.
     for (int w = 0; w < smem.num_pieces; ++w) {
       const Work work = smem.piece[w];
       if (work.k_end - work.k_begin == num_k_tiles) continue;
       const int first = schedule.cluster_of(work.tile * num_k_tiles);
       const int last = schedule.cluster_of((work.tile + 1) * num_k_tiles - 1), n = last - first + 1;
       int* flag = &arrived[work.tile * PARTS + part];
-      if (tid % 128 == 0) ptx::wait_until(flag, n);
+      if (tid % 128 == 0) {
+        ptx::wait_until(flag, n);
+        ptx::red_add_relaxed(flag, 1);  // has seen it
+      }
       ptx::bar_sync(1 + wg_id, 128);
       const auto [block_m, block_n] = tile_origin(work.tile, cta_rank, tiles_m, tiles_n);
       const int row = block_m + warp_id * WARP_M + lane_id / 4;
       const int end = (cluster - first + 1) * (BLOCK_N / 8) / n;
-      for (int j = (cluster - first) * (BLOCK_N / 8) / n; j < end; j += 4) {
+      for (int j = (cluster - first) * (BLOCK_N / 8) / n; j < end; j += 4) {  // 8 columns each
         float4 sums[4] = {};
-        for (int c = first; c <= last; c += 4) {  // 4 clusters by 4 groups, all in flight at once
-          float4 loaded[16] = {};
+        for (int c = first; c <= last; c += 8) {  // 8 clusters by 4 groups, all in flight at once
+          float4 loaded[32] = {};
 #pragma unroll
-          for (int i = 0; i < 16; ++i)
+          for (int i = 0; i < 32; ++i)
             if (c + i / 4 <= last && j + i % 4 < end)
               loaded[i] = sums_of(workspace, c + i / 4, work.tile, part)[(j + i % 4) * 128];
 #pragma unroll
-          for (int i = 0; i < 16; ++i) {
+          for (int i = 0; i < 32; ++i) {
             float4& sum = sums[i % 4];
             sum.x += loaded[i].x, sum.y += loaded[i].y, sum.z += loaded[i].z, sum.w += loaded[i].w;
           }
@@ -248,9 +260,7 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
             *reinterpret_cast<uint32_t*>(&C[int64_t(row + 8) * N + col]) = bottom;
         }
       }
-      ptx::bar_sync(1 + wg_id, 128);
-      if (tid % 128 == 0) ptx::red_add_release(flag, 1);  // has read. The first cluster waits for
-      if (tid % 128 == 0 && cluster == first) {           // all and resets the flag for next time
+      if (tid % 128 == 0 && cluster == first) {  // all have seen it: new for the next launch
         ptx::wait_until(flag, 2 * n);
         *flag = 0;
       }
