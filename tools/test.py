@@ -5,7 +5,7 @@
 
 tools: the front door itself. cpp: the C++ tests. build: every step with nvcc for each of its
 targets; a register spill or a wgmma that ptxas serialises fails it. emulated: every step on the
-emulated device at its awkward shapes. exports: every step's single file compiled. gpu: on a GPU,
+emulated device at its awkward shapes, then with each barrier, wait, arrival and fence left out. exports: every step's single file compiled. gpu: on a GPU,
 the tests that need one. What cannot run here is skipped by name. The last line counts.
 """
 import re
@@ -161,6 +161,25 @@ def test_emulated(tally, ready, known):
             tally.ok(f"{name}: {len(shapes)} shapes right, {outcome.ran.seconds:.1f} s")
         else:
             tally.fail(name, outcome.reason, outcome.ran.out + outcome.ran.err if outcome.ran else "")
+    _mutations(tally, [s for s in known if not s.gpu_only and s.id not in failed])
+
+
+def _mutations(tally, chosen):
+    """Every barrier, wait, arrival and fence of every step left out in turn: is it missed?"""
+    caught, total = 0, 0
+    for step, done in child.side_by_side(chosen, lambda step: child.run(
+            [build.program("emulated", step.id), "mutate"], limit=600)):
+        lines = done.out.rstrip().splitlines() or [""]
+        if numbers := re.match(r"(\d+) mutations: (\d+) caught", lines[-1]):
+            total, caught = total + int(numbers[1]), caught + int(numbers[2])
+        if done.ok:
+            tally.ok(f"{step.id}: {lines[-1]}")
+        else:
+            survivors = [line for line in lines if line.startswith("SURVIVED")]
+            tally.fail(f"{step.id} mutated", done.err or lines[-1], "\n".join(survivors))
+    if total:
+        term.say(f"  {caught} of {total} mutations caught ({100 * caught / total:.1f} %), the "
+                 "others argued for in the steps' folders", term.DIM)
 
 
 def test_exports(tally, ready, known):

@@ -10,7 +10,7 @@
 namespace emu {
 namespace {
 
-constexpr size_t kGuard = 64 * 1024;  // on both sides of an allocation: near misses are reported
+constexpr size_t kGuard = 16 << 20;  // on both sides of an allocation: near misses are reported
 
 std::map<uintptr_t, Region> allocations;  // by their first byte
 Region* recent[4] = {};                   // most accesses go where one of the last few went
@@ -39,7 +39,7 @@ void* device_malloc(size_t bytes, const char* name) {
                                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
   if (p == MAP_FAILED) throw std::bad_alloc();
   // Neither zero nor a number: whoever reads it before writing gets NaNs.
-  memset(p, 0xFF, size + 2 * kGuard);
+  memset(p + kGuard, 0xFF, size);
   Region r;
   r.begin = uintptr_t(p) + kGuard;
   r.bytes = size;
