@@ -95,6 +95,30 @@ class BadInput(Sandbox):
         self.assertNotEqual(process.wait(30), 0)
 
 
+    def test_closed_streams_and_a_full_disk(self):
+        self.fake_programs()
+        command = " ".join(self.command("check", "01", "--device", "emulated"))
+        for streams in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+            done = subprocess.run(f"{command} {streams}", shell=True, cwd=self.root, env=self.env,
+                                  text=True, capture_output=True)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        done = subprocess.run(f"{' '.join(self.command('list'))} >/dev/full", shell=True,
+                              cwd=self.root, env=self.env, text=True, capture_output=True)
+        self.assert_one_line_error(done, "No space left")
+
+
+class Help(Sandbox):
+    def test_every_command(self):
+        from tools.lib import front
+        for name, summary in front.commands().items():
+            with self.subTest(name):
+                done = self.ladder(name, "--help")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn(f"usage: ./ladder {name}", done.stdout)
+                self.assertIn(f"./ladder {name}", done.stdout.split("\n\n", 1)[1])
+                self.assertIn(name, self.ladder().stdout)
+
+
 class Interrupt(Sandbox):
     def interrupted(self, number, *arguments, how="hang with child"):
         self.fake_gpu()

@@ -1,4 +1,4 @@
-"""Measure steps on the GPU: sizes, regimes, and Google Benchmark's own flags.
+"""Measure steps on the GPU; takes Google Benchmark's flags too.
 
   ./ladder bench 06 --sizes 4096,8192 --regimes burst
   ./ladder bench 06 --benchmark_format=csv

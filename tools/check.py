@@ -1,4 +1,4 @@
-"""Check that steps compute the right product, on the GPU or the emulated device.
+"""Check that steps compute the right product, on either device.
 
   ./ladder check                               every step, at its own list of awkward shapes
   ./ladder check 06 --sizes 100x77x33          one shape
@@ -15,6 +15,8 @@ def arguments(parser):
     options.add_sizes(parser, None)
     options.add_device(parser)
     options.add_limit(parser)
+    parser.add_argument("--trace-report", action="store_true",
+                        help="emulated: all that the device reports, not only its beginning")
     parser.add_argument("--seed", type=int, help="of the inputs and, emulated, of the schedule")
 
 
@@ -25,7 +27,8 @@ def main(args):
         options.need_gpu()
     ready = setup.ready()
     if options.choose_device(args.device, ready) == "emulated":
-        return emulated.check(ready, chosen, size_list, args.seed, args.time_limit, suite=True)
+        return emulated.check(ready, chosen, size_list, args.seed, args.time_limit, suite=True,
+                              report_lines=10**6 if args.trace_report else 40)
     fit, unfit = options.supported(chosen, ready.gpu)
     session.offer_emulated(unfit)
     failed = build.build(ready, "gpu", [s.id for s in fit])

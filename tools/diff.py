@@ -1,4 +1,4 @@
-"""Show what a step's kernel changes against its base, or between any two steps.
+"""Show what a step's kernel changes against another's.
 
   ./ladder diff 06           06 against the step it builds on
   ./ladder diff 05 11        any two

@@ -1,4 +1,4 @@
-"""Look at the machine: what works, what does not, what to do about it. Changes nothing.
+"""Look at the machine: what works, what does not, the remedy.
 
   ./ladder doctor
 

@@ -1,4 +1,4 @@
-"""Write a step as one self-contained .cu file that checks and times itself.
+"""Write a step as one self-contained .cu file.
 
   ./ladder export 06                 writes 06_warp_tile.cu here
   ./ladder export 23 -o my.cu        another name; -o - prints it

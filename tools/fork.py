@@ -1,4 +1,4 @@
-"""Start your own kernel from a step: a new folder that runs, checks and measures at once.
+"""Start your own kernel from a step.
 
   ./ladder fork 23 mine          steps/40_mine, measured against 23 and cuBLAS by ./ladder run 40
   ./ladder fork 06 50_wide       a number of your own

@@ -1,11 +1,11 @@
-"""List the steps: number, idea, which GPUs run it, what it builds on.
+"""List the steps: number, the GPUs that run it, the idea.
 
   ./ladder list            all of them
   ./ladder list 07-12      some
 """
 import shutil
 
-from .lib import steps, term
+from .lib import device, options, steps, term
 
 
 def arguments(parser):
@@ -24,8 +24,22 @@ def main(args):
             if variant.folder == step.folder and not step.variant:
                 term.say(f"{'':<{width}}    variant {step.id[:2]}.{variant.variant}: "
                          + term.clip(variant.idea, max(20, columns - width - 30)))
+    term.say()
+    term.say(here(chosen))
     if term.is_terminal():
-        term.say("\nthe second column is the compute capability it needs: 75+ Turing and newer, 80+ "
+        term.say("the second column is the compute capability it needs: 75+ Turing and newer, 80+ "
                  "Ampere,\n90+ Hopper, 90a Hopper only; the third the unit that multiplies",
                  term.DIM)
     return 0
+
+
+def here(chosen):
+    """Which of them this machine runs."""
+    gpus, problem = device.gpus()
+    if not gpus:
+        return f"no GPU here ({problem}): all run on the emulated device"
+    fit, unfit = options.supported([s for s in chosen if not s.variant], gpus[0])
+    words = f"{gpus[0].name} (compute capability {steps.dotted(gpus[0].sm)}) runs " \
+            f"{options.ranges(fit) or 'none of these'}"
+    return words + (f"; {options.ranges([s for s, _ in unfit])} on the emulated device" if unfit
+                    else "")

@@ -1,4 +1,4 @@
-"""Fill in what READMEs show of recorded runs: tables, figures, counts of changed lines.
+"""Fill in what READMEs show of recorded runs.
 
   ./ladder readme            writes; the figures need matplotlib
   ./ladder readme --check    only says what is stale (exit code 1), as the tests do

@@ -1,4 +1,4 @@
-"""Measure and keep: rows of plots/results/<gpu>.json, the numbers in the READMEs and figures.
+"""Measure and keep: rows of plots/results/<gpu>.json.
 
   ./ladder record                                    all steps at 4096 and 8192, both regimes
   ./ladder record 06 --sizes 4096                    replaces or adds these rows

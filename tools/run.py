@@ -1,4 +1,4 @@
-"""Check and measure the steps, show the table and the plots. Start here.
+"""Check and measure the steps; table and plots. Start here.
 
   ./ladder run                       every step this GPU can run, at 4096x4096x4096
   ./ladder run 04-06 --sizes 8192    some steps, another size

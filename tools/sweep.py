@@ -1,4 +1,4 @@
-"""Try other values of a constant of a step: tile sizes, number of stages.
+"""Try other values of a step's constants: tile sizes, stages.
 
   ./ladder sweep 12 NUM_STAGES=2..6                one by one
   ./ladder sweep 06 BLOCK_K=8..64*2                doubling

@@ -1,4 +1,4 @@
-"""Run every test this machine can run; set up what is missing first.
+"""Run every test that this machine can run.
 
   ./ladder test                 all
   ./ladder test --only tools    one part: tools, cpp, build, emulated, exports, gpu

@@ -5,7 +5,8 @@ SMALL = (256, 256, 256)
 
 
 def check(setup, chosen, size_list=None, seed=None, limit=None, suite=False,
-          extra_steps=None, names=None, allowed=lambda reason: False):
+          extra_steps=None, names=None, allowed=lambda reason: False,
+          report_lines=40):
     """Prints a row per step; returns the exit code. Without sizes: the step's own list of shapes
     (`suite`), or one small one, the nearest that it takes. A reason that is `allowed` is a row, but
     no failure."""
@@ -26,7 +27,7 @@ def check(setup, chosen, size_list=None, seed=None, limit=None, suite=False,
             if not allowed(reason):
                 wrong.append(name)
             table.failed(name, reason)
-            _tell_report(outcome)
+            _tell_report(outcome, report_lines)
             continue
         for size, _, _, found in measure.shapes(outcome):
             table.row([name, size, "yes", *cells(found)])
@@ -53,14 +54,14 @@ def _one(step, size_list, seed, limit, suite):
     return outcome
 
 
-def _tell_report(outcome):
+def _tell_report(outcome, most):
     """The emulator's whole report under the red row: it is what a learner needs."""
     if not isinstance(outcome, str) and outcome.ran and outcome.ran.code == 1:
         lines = [line for line in (outcome.ran.out + outcome.ran.err).splitlines() if line.strip()]
-        for line in lines[:40]:
+        for line in lines[:most]:
             term.say("    " + line)
-        if len(lines) > 40:
-            term.say(f"    ... {len(lines) - 40} more lines")
+        if len(lines) > most:
+            term.say(f"    ... {len(lines) - most} more lines: ./ladder check --trace-report")
 
 
 def cells(c):

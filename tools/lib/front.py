@@ -42,7 +42,7 @@ def doc(name):
 
 
 def usage():
-    rows = [f"  {name:<10} {summary}" for name, summary in commands().items()]
+    rows = [f"  {name:<10} {term.clip(summary, 66)}" for name, summary in commands().items()]
     return "\n".join([HEAD, *rows, TAIL])
 
 
@@ -52,7 +52,20 @@ def parser(name):
                   formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
+def _open_streams():
+    """Standard streams that were closed (`<&-`) become /dev/null, so that no file gets their
+    numbers and nothing is None."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, mode, closefd=False))
+
+
 def main(argv):
+    _open_streams()
     signal.signal(signal.SIGTERM, _terminated)
     signal.signal(signal.SIGHUP, _terminated)
     try:
@@ -66,6 +79,10 @@ def main(argv):
         # The reader has gone (`| head -1`): no words, and none from the interpreter's exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except OSError as error:
+        term.error(f"{error.filename or 'output'}: {error.strerror}")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except KeyboardInterrupt:
         print("\ninterrupted; nothing is left running", file=sys.stderr)
         return 130
