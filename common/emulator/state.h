@@ -85,7 +85,8 @@ struct Thread {
 
   CpGroup cp_open;
   std::deque<CpGroup> cp_groups;
-  std::shared_ptr<std::function<void()>> cp_arrival;  // newest mbarrier arrival behind copies
+  std::shared_ptr<std::deque<std::function<void()>>> cp_arrivals =  // on mbarriers, behind copies
+      std::make_shared<std::deque<std::function<void()>>>();
   std::vector<TmaStore> stores_open;
   std::deque<std::vector<TmaStore>> store_groups;
   unsigned store_agent = 0;

@@ -19,13 +19,6 @@ void land_copy(CpAsync& copy, unsigned writer, Tick tick) {
        Proxy::generic);
 }
 
-void deliver_once(const std::shared_ptr<std::function<void()>>& arrival) {
-  if (!arrival || !*arrival) return;
-  const auto deliver = std::move(*arrival);
-  *arrival = nullptr;
-  deliver();
-}
-
 }  // namespace
 
 void cp_async(void* smem, const void* gmem, unsigned bytes, bool valid, Loc here) {
@@ -88,15 +81,16 @@ void cp_async_mbarrier_arrive(uint64_t* bar, Loc here) {
   const Site at = site(here);
   ++state.counters.mbarrier_arrivals;
   // A thread's arrivals are delivered in order: each one follows all that the one before followed.
-  auto deliver = [b, copies = std::move(copies), at, before = self->cp_arrival] {
-    deliver_once(before);
+  self->cp_arrivals->push_back([b, copies = std::move(copies), at] {
     for (auto& copy : copies) land_copy(*copy, b->agent, b->phase + 1);
     mbarrier_arrive_one(*b, at, "cp_async_mbarrier_arrive_noinc");
+  });
+  auto deliver_oldest = [arrivals = self->cp_arrivals] {
+    const auto oldest = std::move(arrivals->front());
+    arrivals->pop_front();
+    oldest();
   };
-  auto arrival = std::make_shared<std::function<void()>>(std::move(deliver));
-  self->cp_arrival = arrival;
-  add_pending([arrival] { deliver_once(arrival); }, self->cta, uintptr_t(bar), at,
-              "arrival of cp.async");
+  add_pending(std::move(deliver_oldest), self->cta, uintptr_t(bar), at, "arrival of cp.async");
 }
 
 }  // namespace emu
