@@ -7,6 +7,8 @@
 Inputs are small integers (compared exactly) and random normals (compared with a bound from K).
 On the emulated device races, hazards and deadlocks are reported too, and counters shown.
 """
+import os
+
 from .lib import build, emulated, lock, measure, options, session, setup, sizes, steps, term
 
 
@@ -16,7 +18,7 @@ def arguments(parser):
     options.add_device(parser)
     options.add_limit(parser)
     parser.add_argument("--trace-report", action="store_true",
-                        help="emulated: all that the device reports, not only its beginning")
+                        help="emulated: all that the device reports, and the story of the first")
     parser.add_argument("--seed", type=int, help="of the inputs and, emulated, of the schedule")
 
 
@@ -27,6 +29,8 @@ def main(args):
         options.need_gpu()
     ready = setup.ready()
     if options.choose_device(args.device, ready) == "emulated":
+        if args.trace_report:
+            os.environ["EMU_TRACE"] = "1"  # the first report with what happened before
         return emulated.check(ready, chosen, size_list, args.seed, args.time_limit, suite=True,
                               report_lines=10**6 if args.trace_report else 40)
     fit, unfit = options.supported(chosen, ready.gpu)

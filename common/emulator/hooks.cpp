@@ -24,7 +24,8 @@ inline void access(uintptr_t a, unsigned bytes, bool write, const void* pc) {
   else if (cta->fixed.contains(a))
     r = &cta->fixed;
   else if (!(r = region_of(a))) {
-    if (a < 4096 || near_global(a)) checked_region(a, bytes, true, write ? "writes" : "reads", site(pc));
+    if (a < 4096 || near_global(a))
+      checked_region(a, bytes, true, write ? "writes" : "reads", site(pc));
     return;  // constants, parameters, built-in variables
   }
   const Site at = site(pc);

@@ -83,8 +83,8 @@ std::vector<Variable> shared_variables() {
     char line[4096], type[32], symbol[2048];
     unsigned long offset, bytes;
     while (fgets(line, sizeof line, pipe))
-      if (sscanf(line, " %*d: %lx %lu %31s %*s %*s %*s %2047s", &offset, &bytes, type, symbol) == 4 &&
-          !strcmp(type, "TLS")) {
+      if (sscanf(line, " %*d: %lx %lu %31s %*s %*s %*s %2047s", &offset, &bytes, type,
+                 symbol) == 4 && !strcmp(type, "TLS")) {
         char* demangled = abi::__cxa_demangle(symbol, nullptr, nullptr, nullptr);
         const std::string name = demangled ? demangled : symbol;
         free(demangled);
@@ -131,9 +131,9 @@ std::vector<Event> events;
 void tell_story(const std::string& text, const Thread* by) {
   std::vector<const Event*> about;
   for (const Event& e : events) {
-    const size_t bracket = e.buffer.find('[');
+    const size_t stage = e.buffer.find('[');
     const bool same = text.find(e.buffer) != text.npos ||
-                      (bracket != e.buffer.npos && text.find(e.buffer.substr(bracket)) != text.npos);
+                      (stage != e.buffer.npos && text.find(e.buffer.substr(stage)) != text.npos);
     const bool here = !by || memcmp(&e.block, &by->cta->block, sizeof e.block) == 0;
     if (same && here) about.push_back(&e);
   }

@@ -259,9 +259,6 @@ void poll(const char* what, Loc here);  // let everyone else go first
 void add_pending(std::function<void()> deliver, Cta* target, uintptr_t into, Site issued,
                  const char* what);
 
-// ---- barrier.cpp --------------------------------------------------------------------------------
-void leave_cluster_barrier(Thread*);  // the thread has ended
-
 // ---- shadow.cpp ---------------------------------------------------------------------------------
 enum class Proxy { generic, async };
 Region* region_of(uintptr_t address);           // or null: not device memory
@@ -286,12 +283,11 @@ std::string label_at(uint32_t offset);
 void reset_labels();
 void show_fixed(Cta*);                          // put this block's static shared memory in place
 
-// ---- wgmma.cpp ----------------------------------------------------------------------------------
+// ---- common/ptx/emulated: barrier.cpp, flags.cpp, wgmma.cpp --------------------------------------
+void leave_cluster_barrier(Thread*);               // the thread has ended
+void reset_flags();
 void touch_accumulator(Thread*, uintptr_t, Site);  // by another instruction than wgmma
 std::string accumulator_text(const char* pattern);
-
-// ---- flags.cpp ----------------------------------------------------------------------------------
-void reset_flags();
 
 // ---- mbarrier.cpp -------------------------------------------------------------------------------
 Mbarrier* find_mbarrier(const uint64_t* bar, Cta* of, Loc here, bool async_proxy);
