@@ -107,3 +107,47 @@ FORBIDDEN = ("the driver lets only administrators read the GPU's counters (ERR_N
              "rented GPUs often forbid it: ./ladder trace needs no permission")
 NO_TOOL = ("ncu (Nsight Compute) is not there: it comes with the CUDA toolkit, or apt-get install "
            "nsight-compute; ./ladder trace needs none of it")
+
+
+def top_stalls(values, count=3):
+    """[(short name, share of all waiting)], the greatest first. 'selected' is no stall."""
+    found = {name: values.get(f"stall_{name}") or 0.0 for name in STALLS}
+    total = sum(found.values())
+    if not total:
+        return []
+    ranked = sorted(found.items(), key=lambda pair: -pair[1])[:count]
+    return [(STALLS[name][0], value / total) for name, value in ranked if value > 0]
+
+
+def advice(v, unit):
+    """Sentences: what is the matter, which step of the ladder answers it."""
+    lines = []
+    get = lambda key: v.get(key) or 0.0  # noqa: E731
+    top = top_stalls(v, 1)
+    reason = top[0][0] if top else ""
+    excess = get("smem_excess") / v["smem_wavefronts"] if v.get("smem_wavefronts") else 0.0
+    if get("sectors_per_request") > 16.5 or (get("sectors_per_request") > 4.5 and unit == "ffma"
+                                             and not get("smem_wavefronts")):
+        lines.append("a request touches many sectors: neighbouring lanes should read neighbouring "
+                     "addresses (02_coalesced)")
+    if excess > 0.1:
+        lines.append(f"{100 * excess:.0f} % of the shared-memory traffic is bank conflicts: swizzle "
+                     "the tile (11_swizzle)")
+    if unit != "ffma" and get("tensor_pct") >= 85:
+        lines.append("the tensor pipe hardly rests: what is left is power and the ends of tiles")
+    elif reason == "global":
+        lines.append("warps wait for global memory: copy ahead of time (09_cp_async to 12_multistage)")
+    elif reason == "barrier":
+        lines.append("warps wait for each other: fewer barriers, or roles "
+                     "(15_warp_specialized_cp_async, 19_warp_specialized)")
+    elif reason in ("shared", "mio"):
+        lines.append("warps wait for shared memory: larger tiles per warp (06_warp_tile), ldmatrix "
+                     "(08), or operands read by wgmma itself (17_wgmma)")
+    elif reason in ("math", "wgmma"):
+        lines.append("warps wait for the math pipe, as they should")
+    if get("l2_pct") > 80:
+        lines.append("L2 is the limit: larger output tiles or multicast (22_cluster_multicast)")
+    if get("dram_pct") > 80:
+        lines.append("DRAM is the limit: let blocks that run together share rows and columns "
+                     "(14_rasterization)")
+    return lines or ["nothing stands out: compare with the step before"]
