@@ -4,6 +4,7 @@ import ctypes
 import os
 import signal
 import subprocess
+import tempfile
 import time
 from dataclasses import dataclass
 
@@ -30,40 +31,57 @@ def _die_with_parent():
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def run(command, limit=None, cwd=None, env=None, tick=None, show=False):
-    """Runs `command` to its end or to `limit` seconds. `tick(seconds)` is called about five times
-    a second. With `show`, its output goes to the terminal instead of the result."""
+def run(command, limit=None, cwd=None, env=None, tick=None, on_line=None):
+    """Runs `command` to its end or to `limit` seconds. `tick(seconds)` is called about ten times
+    a second, `on_line(text)` for each line of its output as it comes."""
     started = time.monotonic()
-    pipe = None if show else subprocess.PIPE
-    process = subprocess.Popen([str(c) for c in command], stdin=subprocess.DEVNULL, stdout=pipe,
-                               stderr=pipe, cwd=cwd, text=True, errors="replace",
-                               env={**os.environ, **(env or {})}, start_new_session=True,
-                               preexec_fn=_die_with_parent)
-    timed_out = False
-    _running.add(process)
-    try:
-        while True:
-            try:
-                out, err = process.communicate(timeout=0.2)
-                break
-            except subprocess.TimeoutExpired:
-                seconds = time.monotonic() - started
+    # Files, not pipes: a grandchild that lives on can't keep us waiting for the end of the output.
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = subprocess.Popen([str(c) for c in command], stdin=subprocess.DEVNULL, stdout=out,
+                                   stderr=err, cwd=cwd, env={**os.environ, **(env or {})},
+                                   start_new_session=True, preexec_fn=_die_with_parent)
+        _running.add(process)
+        timed_out, seen = False, 0
+        try:
+            while True:
+                try:
+                    process.wait(0.1)
+                    break
+                except subprocess.TimeoutExpired:
+                    seconds = time.monotonic() - started
+                if on_line:
+                    seen = _new_lines(out, seen, on_line)
+                if tick:
+                    tick(seconds)
                 if limit and seconds > limit:
                     timed_out = True
                     kill(process)
-                    out, err = process.communicate()
                     break
-                if tick:
-                    tick(seconds)
-    except BaseException:  # Ctrl-C too: nothing may outlive this call
-        kill(process)
-        raise
-    finally:
-        kill_group(process)  # grandchildren that it left
-        _running.discard(process)
-    code = process.returncode
-    return Result(128 - code if code < 0 else code, out or "", err or "", timed_out,
-                  time.monotonic() - started)
+        except BaseException:  # Ctrl-C too: nothing may outlive this call
+            kill(process)
+            raise
+        finally:
+            kill_group(process)  # grandchildren that it left
+            _running.discard(process)
+        if on_line:
+            _new_lines(out, seen, on_line)
+        code = process.returncode if process.returncode is not None else -signal.SIGKILL
+        return Result(128 - code if code < 0 else code, _text(out), _text(err), timed_out,
+                      time.monotonic() - started)
+
+
+def _text(file):
+    file.seek(0)
+    return file.read().decode(errors="replace")
+
+
+def _new_lines(file, seen, on_line):
+    """Hands on the whole lines after byte `seen`; where the rest begins."""
+    whole, newline, _ = os.pread(file.fileno(), 1 << 20, seen).rpartition(b"\n")
+    if newline:
+        for line in whole.decode(errors="replace").splitlines():
+            on_line(line)
+    return seen + len(whole) + len(newline)
 
 
 def side_by_side(jobs, work):

@@ -28,16 +28,25 @@ def time_limit(size_list, regimes=("burst", "sustained")):
     return 45 + 30 * len(size_list) * len(regimes) + work / 2e10
 
 
-def call(step, device, command, limit, progress=None, words=""):
+def call(step, device, command, limit, progress=None, words="", on_word=None):
     """One child; its JSON goes through a file of its own."""
+    said = words
+
+    def on_line(line):
+        # What the program has come to, without the name that the row already has.
+        nonlocal said
+        said = line.removeprefix(step.id + " ")
+        if on_word:
+            on_word(line)
+
     with tempfile.TemporaryDirectory(prefix="ladder-") as folder:
         file = Path(folder) / "child.json"
         line = [build.program(device, step.id), *command, "--json", file]
         # CUDA counts GPUs by speed unless told otherwise; nvidia-smi counts by slot.
         env = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-        tick = (lambda s: progress.show(f"{step.id}: {words}, {s:.0f} s")) if progress else None
+        tick = (lambda s: progress.show(f"{step.id}: {said}, {s:.0f} s")) if progress else None
         try:
-            ran = child.run(line, limit=limit, env=env, tick=tick)
+            ran = child.run(line, limit=limit, env=env, tick=tick, on_line=on_line)
         except FileNotFoundError:
             return Outcome(step, reason=f"its program is missing: {line[0]}")
         except OSError as error:
@@ -60,7 +69,8 @@ def call(step, device, command, limit, progress=None, words=""):
     return Outcome(step, data, ran=ran)
 
 
-def bench(step, size_list, regimes, commit="", dirty=True, extra=(), progress=None, limit=None):
+def bench(step, size_list, regimes, commit="", dirty=True, extra=(), progress=None, limit=None,
+          on_word=None):
     """Checks, then times one step: an Outcome with .results, and .left_out, one line for each
     contender that takes too long to be timed in a regime."""
     command = ["bench", "--sizes", ",".join(map(sizes.text, size_list)),
@@ -68,7 +78,7 @@ def bench(step, size_list, regimes, commit="", dirty=True, extra=(), progress=No
                "--dirty", int(bool(dirty)), *extra]
     words = f"checking and timing {', '.join(map(sizes.short, size_list))}"
     outcome = call(step, "gpu", command, limit or time_limit(size_list, regimes), progress,
-                   words)
+                   words, on_word)
     outcome.results, outcome.left_out = None, []
     if outcome.ok:
         try:

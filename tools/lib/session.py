@@ -45,8 +45,11 @@ class Session:
         if unbuilt:
             self._red(step, size, unbuilt, table)
             return
+        progress = term.Progress()
+        # In a log, where no line overwrites itself, what comes before the first row is said too.
+        first_words = term.note if not progress.live and not self.children else None
         outcome = measure.bench(step, [size], self.regimes, self.commit, self.dirty, self.extra,
-                                term.Progress(), self.limit)
+                                progress, self.limit, first_words)
         if not outcome.ok:
             self._red(step, size, outcome.reason, table)
             return
