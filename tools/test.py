@@ -6,8 +6,8 @@
 tools: the front door itself. cpp: the C++ tests. build: every step with nvcc for each of its
 targets; a register spill or a wgmma that ptxas serialises fails it. emulated: every step on the
 emulated device at its awkward shapes, then with each barrier, wait, arrival and fence left out.
-exports: every step's single file compiled. gpu: on a GPU, the tests that need one. What cannot
-run here is skipped by name. The last line counts.
+exports: every step's single file compiled. gpu: on a GPU, the tests that need one. What cannot run
+here is skipped by name. The last line counts.
 """
 import re
 import sys
