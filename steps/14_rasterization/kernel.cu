@@ -42,6 +42,17 @@ __device__ int at(int row, int col) {
   return row * COLS + (col / 8 ^ key) * 8 + col % 8;
 }
 
+// Where in C the tile of this block starts. Blocks start in the order of their index: down GROUP_M
+// rows of tiles, then one column on. What runs at one time is then a compact patch of C, which
+// shares its rows of A and columns of B.
+__device__ void locate_tile(int& block_m, int& block_n, int M, int N) {
+  const int tiles_m = ceil_div(M, BLOCK_M), group_size = GROUP_M * ceil_div(N, BLOCK_N);
+  const int group = blockIdx.x / group_size, in_group = blockIdx.x % group_size;
+  const int rows = min(GROUP_M, tiles_m - group * GROUP_M);  // the last group may be lower
+  block_m = (group * GROUP_M + in_group % rows) * BLOCK_M;
+  block_n = in_group / rows * BLOCK_N;
+}
+
 // Starts to copy ROWS x COLS elements to shared memory; rows of gmem are ld apart, and only the
 // first rows x cols elements are there. The others become zero. Does one part of `parts`.
 template <int ROWS, int COLS>
@@ -80,13 +91,8 @@ __global__ void __launch_bounds__(NUM_THREADS)
     ptx::label(smem.a[stage], sizeof(smem.a[stage]), "A", stage);
     ptx::label(smem.b[stage], sizeof(smem.b[stage]), "B", stage);
   }
-  // Blocks start in the order of their index: down GROUP_M rows of tiles, then one column on. What
-  // runs at one time is then a compact patch of C, which shares its rows of A and columns of B.
-  const int tiles_m = ceil_div(M, BLOCK_M), group_size = GROUP_M * ceil_div(N, BLOCK_N);
-  const int group = blockIdx.x / group_size, in_group = blockIdx.x % group_size;
-  const int rows = min(GROUP_M, tiles_m - group * GROUP_M);  // the last group may be lower
-  const int block_m = (group * GROUP_M + in_group % rows) * BLOCK_M;
-  const int block_n = in_group / rows * BLOCK_N;
+  int block_m, block_n;
+  locate_tile(block_m, block_n, M, N);
   const int warp_id = threadIdx.x / 32, lane_id = threadIdx.x % 32;
   const int warp_m = warp_id / (BLOCK_N / WARP_N) * WARP_M;
   const int warp_n = warp_id % (BLOCK_N / WARP_N) * WARP_N;
@@ -139,21 +145,22 @@ __global__ void __launch_bounds__(NUM_THREADS)
   // warp puts its results into shared memory first, and stores 16 bytes a lane, 8 lanes to a row.
   ptx::cp_async_wait_group<0>();
   __syncthreads();  // the stages are no longer read or filled
-  half* smem_c = reinterpret_cast<half*>(&smem) + warp_id * WARP_M * WARP_N;  // [WARP_M][WARP_N]
+  half* smem_c = reinterpret_cast<half*>(&smem);  // [BLOCK_M][BLOCK_N]
   for (int i = 0; i < MMA_ROWS; ++i)
     for (int j = 0; j < MMA_COLS; ++j)
       for (int r = 0; r < 4; r += 2) {
-        const int row = i * MMA_M + r * 4 + lane_id / 4, col = j * MMA_N + lane_id % 4 * 2;
+        const int row = warp_m + i * MMA_M + r * 4 + lane_id / 4;
+        const int col = warp_n + j * MMA_N + lane_id % 4 * 2;
         const half2 pair = __floats2half2_rn(acc[i][j][r], acc[i][j][r + 1]);
-        *reinterpret_cast<half2*>(&smem_c[at<WARP_N>(row, col)]) = pair;
+        *reinterpret_cast<half2*>(&smem_c[at<BLOCK_N>(row, col)]) = pair;
       }
   __syncwarp();
 #pragma unroll
   for (int chunk = lane_id; chunk < WARP_M * WARP_N / 8; chunk += 32) {
-    const int row = chunk / (WARP_N / 8), col = chunk % (WARP_N / 8) * 8;
-    const int m = block_m + warp_m + row, n = block_n + warp_n + col;
-    const uint4 packed = *reinterpret_cast<const uint4*>(&smem_c[at<WARP_N>(row, col)]);
-    if (m < M && n < N) *reinterpret_cast<uint4*>(&C[int64_t(m) * N + n]) = packed;
+    const int row = warp_m + chunk / (WARP_N / 8), col = warp_n + chunk % (WARP_N / 8) * 8;
+    const uint4 packed = *reinterpret_cast<const uint4*>(&smem_c[at<BLOCK_N>(row, col)]);
+    if (block_m + row < M && block_n + col < N)
+      *reinterpret_cast<uint4*>(&C[int64_t(block_m + row) * N + block_n + col]) = packed;
   }
 }
 
