@@ -84,11 +84,10 @@ struct Thread {
   Clock released_by_fence, acquired_by_fence;  // __threadfence with relaxed flags
 
   CpGroup cp_open;
-  std::deque<CpGroup> cp_groups;
-  std::shared_ptr<std::deque<std::function<void()>>> cp_arrivals =  // on mbarriers, behind copies
-      std::make_shared<std::deque<std::function<void()>>>();
+  std::vector<CpGroup> cp_groups;  // oldest first
+  std::shared_ptr<std::deque<std::function<void()>>> cp_arrivals;  // on mbarriers, behind copies
   std::vector<TmaStore> stores_open;
-  std::deque<std::vector<TmaStore>> store_groups;
+  std::vector<std::vector<TmaStore>> store_groups;
   unsigned store_agent = 0;
   Tick stores_committed = 0;
 
@@ -148,7 +147,7 @@ struct Warpgroup {
   unsigned agent = 0;
   Tick committed = 0, retired = 0;
   std::vector<Wgmma> open;
-  std::deque<std::vector<Wgmma>> groups;
+  std::vector<std::vector<Wgmma>> groups;
   std::vector<std::unique_ptr<Accumulator>> accumulators;
   float* registers[128];
   const uint32_t* frag_a[128];

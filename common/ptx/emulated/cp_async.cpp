@@ -62,7 +62,7 @@ void cp_async_wait_group(unsigned n, Loc here) {
   if (m == Mutation::change) ++n;
   while (self->cp_groups.size() > n) {
     for (auto& copy : self->cp_groups.front()) land_copy(*copy, self->id, self->now);
-    self->cp_groups.pop_front();
+    self->cp_groups.erase(self->cp_groups.begin());
   }
 }
 
@@ -70,16 +70,18 @@ void cp_async_mbarrier_arrive(uint64_t* bar, Loc here) {
   if (mutated("cp_async_mbarrier_arrive_noinc", here) == Mutation::skip) return;
   Mbarrier* b = find_mbarrier(bar, self->cta, here, false);
   if (!b) return;
-  CpGroup copies;
-  auto take = [&](const CpGroup& group) {
-    for (auto& copy : group)
-      if (!copy->landed) copies.push_back(copy);
+  CpGroup copies;  // all of this thread's that have not landed
+  auto take = [&](CpGroup& group) {
+    group.erase(std::remove_if(group.begin(), group.end(), [](auto& c) { return c->landed; }),
+                group.end());
+    copies.insert(copies.end(), group.begin(), group.end());
   };
-  for (const CpGroup& group : self->cp_groups) take(group);
+  for (CpGroup& group : self->cp_groups) take(group);
   take(self->cp_open);
-  while (!self->cp_groups.empty() && self->cp_groups.front().empty()) self->cp_groups.pop_front();
   const Site at = site(here);
   ++state.counters.mbarrier_arrivals;
+  if (!self->cp_arrivals)
+    self->cp_arrivals = std::make_shared<std::deque<std::function<void()>>>();
   // A thread's arrivals are delivered in order: each one follows all that the one before followed.
   self->cp_arrivals->push_back([b, copies = std::move(copies), at] {
     for (auto& copy : copies) land_copy(*copy, b->agent, b->phase + 1);

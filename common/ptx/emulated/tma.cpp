@@ -201,7 +201,7 @@ void tma_store_wait_group(unsigned n, Loc here) {
   Thread& t = *self;
   while (t.store_groups.size() > n) {
     for (const TmaStore& s : t.store_groups.front()) perform(s);
-    t.store_groups.pop_front();
+    t.store_groups.erase(t.store_groups.begin());
   }
   if (t.store_agent)
     t.known = raised(t.known, t.store_agent, t.stores_committed - Tick(t.store_groups.size()),

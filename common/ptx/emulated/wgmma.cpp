@@ -178,7 +178,7 @@ void retire(Warpgroup& g, Loc here) {
     if (--w.acc->pending == 0)
       each_register(*w.acc, [](float& reg, float& element) { reg = element; });
   }
-  g.groups.pop_front();
+  g.groups.erase(g.groups.begin());
   ++g.retired;
 }
 
