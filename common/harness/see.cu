@@ -31,7 +31,7 @@ SeeOptions parse(const std::vector<std::string>& arguments) {
   const bool trace = o.command == "trace";
   for (size_t i = 1; i < arguments.size(); i += 2) {
     const std::string& name = arguments[i];
-    const bool known = name == "--sizes" || (!trace && name == "--launches") ||
+    const bool known = name == "--sizes" || (o.command == "once" && name == "--launches") ||
                        (trace && (name == "--json" || name == "--sm"));
     if (!known) throw UsageError(o.command + " knows no \"" + name + "\"");
     if (i + 1 == arguments.size()) throw UsageError(name + " needs a value");
@@ -199,11 +199,50 @@ int once_command(const Program& program, const SeeOptions& o) {
   return 0;
 }
 
+/// What the driver says of the step's kernel, found by capturing one launch of it.
+int occupancy_command(const Program& program, const SeeOptions& o) {
+  const Step step = find_step(program.step);
+  require_support(step, o.size);
+  Operands operands(o.size, Inputs::integers, 5, 0);
+  const Launch launch = step.prepare(operands.problem);
+  cudaStream_t stream;
+  cudaGraph_t graph;
+  GPU_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  GPU_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  launch(stream);
+  GPU_CHECK(cudaStreamEndCapture(stream, &graph));
+  size_t count = 0;
+  GPU_CHECK(cudaGraphGetNodes(graph, nullptr, &count));
+  std::vector<cudaGraphNode_t> nodes(count);
+  GPU_CHECK(cudaGraphGetNodes(graph, nodes.data(), &count));
+  for (cudaGraphNode_t node : nodes) {
+    cudaGraphNodeType type;
+    GPU_CHECK(cudaGraphNodeGetType(node, &type));
+    if (type != cudaGraphNodeTypeKernel) continue;
+    cudaKernelNodeParams params;
+    cudaFuncAttributes attributes;
+    int blocks = 0;
+    GPU_CHECK(cudaGraphKernelNodeGetParams(node, &params));
+    GPU_CHECK(cudaFuncGetAttributes(&attributes, params.func));
+    const int threads = int(params.blockDim.x * params.blockDim.y * params.blockDim.z);
+    GPU_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, params.func, threads,
+                                                            params.sharedMemBytes));
+    printf("{\"blocks_per_sm\": %d, \"threads\": %d, \"registers\": %d, \"static_smem\": %zu, "
+           "\"dynamic_smem\": %u, \"grid\": %u}\n",
+           blocks, threads, attributes.numRegs, attributes.sharedSizeBytes, params.sharedMemBytes,
+           params.gridDim.x * params.gridDim.y * params.gridDim.z);
+  }
+  cudaGraphDestroy(graph);
+  cudaStreamDestroy(stream);
+  return 0;
+}
+
 }  // namespace
 
 int see_command(const Program& program, const std::vector<std::string>& arguments) {
   const SeeOptions options = parse(arguments);
   require_device(program);
+  if (options.command == "occupancy") return occupancy_command(program, options);
   return options.command == "trace" ? trace_command(program, options)
                                     : once_command(program, options);
 }

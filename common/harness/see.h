@@ -1,6 +1,7 @@
-// `once` and `trace`: launches of a step to be looked at, not timed. Called by the front door's
-// `profile` and `trace`. GPU builds only; the emulated device refuses (see.cpp).
+// `once`, `trace`, `occupancy`: a step to be looked at, not timed. Called by the front door's
+// `profile`, `trace` and `occupancy`. GPU builds only; the emulated device refuses (see.cpp).
 //   PROGRAM once  --sizes MxNxK [--launches N]
+//   PROGRAM occupancy --sizes MxNxK                       JSON: blocks of an SM, by the driver
 //   PROGRAM trace --sizes MxNxK --json FILE [--sm N]      program NN_idea.trace alone
 #pragma once
 #include "common/harness/device.h"

@@ -13,6 +13,7 @@ SIZES = {"half": 2, "float": 4, "uint64_t": 8, "uint32_t": 4, "int": 4, "int2": 
 class Facts:
     constants: dict = field(default_factory=dict)  # those that could be worked out
     dynamic_smem: int | None = 0  # bytes; None where its struct could not be read
+    static_smem: int | None = 0
     copies: str = "registers"  # to shared memory: none, registers, cp_async, tma
     stages: int = 1
     fragments_ahead: bool = False  # operands of the next k are read while this one multiplies
@@ -31,6 +32,12 @@ class Facts:
         if "NUM_THREADS" in self.constants:
             return self.constants["NUM_THREADS"]
         return self.get("BLOCK_M", 0) * self.get("BLOCK_N", 0)
+
+    @property
+    def acc_registers(self):
+        """Of a thread that multiplies."""
+        threads = self.get("NUM_CONSUMERS", 0) * 128 or self.threads
+        return self.get("BLOCK_M", 0) * self.get("BLOCK_N", 0) // max(1, threads)
 
     @property
     def cluster(self):
@@ -72,6 +79,13 @@ def parse(text, values=None, name="the kernel"):
         facts.constants.setdefault("NUM_STAGES", max(
             [int(n) for n in re.findall(r"(?:gemm_kernel|SharedStorage|\w+)<(\d)>", text)
              if 1 < int(n) < 9] or [2]))
+    for type_, dims in re.findall(r"__shared__ (?:__align__\(\d+\) )?(\w+) \w+((?:\[[^\]]+\])+);", text):
+        total = SIZES.get(type_, 4)
+        for dim in re.findall(r"\[([^\]]+)\]", dims):
+            count = evaluate(dim, facts.constants, structs)
+            total = total * count if count is not None and total is not None else None
+        facts.static_smem = (None if total is None or facts.static_smem is None else
+                             facts.static_smem + total)
     if "dynamic_smem()" in text:
         body = structs.get("SharedStorage")
         facts.dynamic_smem = struct_bytes(body, facts.constants, structs) if body else None

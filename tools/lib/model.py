@@ -110,7 +110,9 @@ class Tile:
             self.math += (c("shared_load_requests") + c("shared_store_requests") +
                           2 * c("global_load_requests")) / 4
         self.wavefronts = (c("ldmatrix_wavefronts") + c("shared_load_wavefronts") +
-                           c("shared_store_wavefronts") + c("cp_async_wavefronts"))
+                           c("shared_store_wavefronts"))
+        if facts.copies == "cp_async":  # by the tile: it may not be the one that was counted
+            self.wavefronts += self.loaded / 128
         self.l1 = _l1_wavefronts(c("global_load_requests"), c("global_load_sectors"),
                                  c("global_load_bytes"))
         scale = 128 / gpu["smem_bytes_clk_sm"]
