@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
         }
       }
     }
-    __syncwarp();
+    __syncwarp();  // the barrier at the end takes whole warps
   } else {  // consumer warpgroups: 64 rows each
     float acc[BLOCK_N / 2];
     for (int tile = first_tile; tile < tiles_m * tiles_n; tile += num_clusters) {

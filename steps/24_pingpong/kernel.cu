@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
         }
       }
     }
-    __syncwarp();
+    __syncwarp();  // the barrier at the end takes whole warps
   } else {  // consumer warpgroups: every other tile each
     float acc[BLOCK_M / WGMMA_M][BLOCK_N / 2];
     iter = wg_id * num_k_tiles;

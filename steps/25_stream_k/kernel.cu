@@ -29,6 +29,11 @@ static_assert(BLOCK_N == 256, "the multiplication below is m64n256k16");
 static_assert(BLOCK_K * sizeof(half) == 128, "a row of A in shared memory is one swizzle row");
 static_assert(BLOCK_N / BOX_N % CLUSTER_M == 0, "the CTAs of a cluster share the boxes of B");
 
+// Output tile and the k tiles of it that one cluster multiplies.
+struct Work {
+  int tile, k_begin, k_end;
+};
+
 // How tiles are dealt to clusters. Tiles 0 to cut_tiles - 1 are laid end to end along K, and every
 // cluster takes one stretch. The others follow whole and hide the wait for the sums of the first.
 struct Schedule {
@@ -42,10 +47,15 @@ struct Schedule {
     const int in_longer = longer * (share + 1);
     return k_tile < in_longer ? k_tile / (share + 1) : longer + (k_tile - in_longer) / share;
   }
-};
-
-struct Work {
-  int tile, k_begin, k_end;
+  __device__ int pieces_of(int cluster, Work (&piece)[2]) const {  // returns how many
+    int n = 0;
+    for (int k = begin_of(cluster), end = begin_of(cluster + 1); k < end; ++n) {
+      const int tile = k / num_k_tiles, start = tile * num_k_tiles;
+      piece[n] = {tile, k - start, min(end - start, num_k_tiles)};
+      k = start + num_k_tiles;
+    }
+    return n;
+  }
 };
 
 struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle needs
@@ -104,6 +114,51 @@ __device__ float4* sums_of(float4* workspace, int cluster, int tile, int part) {
   return workspace + block * (BLOCK_N / 8) * 128 + threadIdx.x % 128;
 }
 
+// One warpgroup: of n clusters that share a tile, each adds up all sums of an n-th of its columns,
+// in the order of K. They can wait for each other, since all clusters of the grid are resident.
+__device__ void add_up(int tile, int cluster, int cta_rank, int wg_id, const Schedule& schedule,
+                       float4* workspace, int* arrived, half* C, int M, int N) {
+  const int tid = threadIdx.x % 128, part = cta_rank * NUM_CONSUMERS + wg_id;
+  const int first = schedule.cluster_of(tile * schedule.num_k_tiles);
+  const int last = schedule.cluster_of((tile + 1) * schedule.num_k_tiles - 1), n = last - first + 1;
+  int* flag = &arrived[tile * PARTS + part];
+  if (tid == 0) {
+    ptx::wait_until(flag, n);
+    ptx::red_add_relaxed(flag, 1);  // has seen it
+  }
+  ptx::bar_sync(1 + wg_id, 128);
+  const auto [block_m, block_n] = tile_origin(tile, cta_rank, schedule.tiles_m, schedule.tiles_n);
+  const int row = block_m + wg_id * WG_M + tid / 32 * WARP_M + tid % 32 / 4;
+  const int end = (cluster - first + 1) * (BLOCK_N / 8) / n;
+  for (int j = (cluster - first) * (BLOCK_N / 8) / n; j < end; j += 4) {  // groups of 8 columns
+    float4 sums[4] = {};
+    for (int c = first; c <= last; c += 8) {  // 8 clusters by 4 groups, all in flight at once
+      float4 loaded[32] = {};
+#pragma unroll
+      for (int i = 0; i < 32; ++i)
+        if (c + i / 4 <= last && j + i % 4 < end)
+          loaded[i] = sums_of(workspace, c + i / 4, tile, part)[(j + i % 4) * 128];
+#pragma unroll
+      for (int i = 0; i < 32; ++i) {
+        float4& sum = sums[i % 4];
+        sum.x += loaded[i].x, sum.y += loaded[i].y, sum.z += loaded[i].z, sum.w += loaded[i].w;
+      }
+    }
+    for (int i = 0; i < 4 && j + i < end; ++i) {
+      const int col = block_n + (j + i) * 8 + tid % 4 * 2;
+      const uint32_t top = ptx::cvt_f16x2(sums[i].x, sums[i].y);
+      const uint32_t bottom = ptx::cvt_f16x2(sums[i].z, sums[i].w);
+      if (row < M && col < N) *reinterpret_cast<uint32_t*>(&C[int64_t(row) * N + col]) = top;
+      if (row + 8 < M && col < N)
+        *reinterpret_cast<uint32_t*>(&C[int64_t(row + 8) * N + col]) = bottom;
+    }
+  }
+  if (tid == 0 && cluster == first) {  // all have seen it: new for the next launch
+    ptx::wait_until(flag, 2 * n);
+    *flag = 0;
+  }
+}
+
 __global__ void __launch_bounds__(NUM_THREADS, 1)
     gemm_kernel(const __grid_constant__ CUtensorMap tmap_a,
                 const __grid_constant__ CUtensorMap tmap_b,
@@ -123,12 +178,7 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
       ptx::mbarrier_init(&smem.empty_bar[stage], NUM_CONSUMERS * CLUSTER_M);
     }
     ptx::fence_mbarrier_init();
-    smem.num_pieces = 0;
-    for (int k = schedule.begin_of(cluster), end = schedule.begin_of(cluster + 1); k < end;) {
-      const int tile = k / num_k_tiles, start = tile * num_k_tiles;
-      smem.piece[smem.num_pieces++] = {tile, k - start, min(end - start, num_k_tiles)};
-      k = start + num_k_tiles;
-    }
+    smem.num_pieces = schedule.pieces_of(cluster, smem.piece);
   }
   ptx::cluster_sync();  // no CTA sends before the other's barriers exist
 
@@ -157,7 +207,7 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
         }
       }
     }
-    __syncwarp();
+    __syncwarp();  // the barrier at the end takes whole warps
   } else {  // consumer warpgroups: 64 rows each
     const int part = cta_rank * NUM_CONSUMERS + wg_id;
     float acc[BLOCK_N / 2];
@@ -221,50 +271,10 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
         }
       }
     }
-    // Fixup: of n clusters that share a tile, each adds up all sums of an n-th of the columns. They
-    // can wait for each other, since all clusters of the grid are resident.
-    for (int w = 0; w < smem.num_pieces; ++w) {
-      const Work work = smem.piece[w];
-      if (work.k_end - work.k_begin == num_k_tiles) continue;
-      const int first = schedule.cluster_of(work.tile * num_k_tiles);
-      const int last = schedule.cluster_of((work.tile + 1) * num_k_tiles - 1), n = last - first + 1;
-      int* flag = &arrived[work.tile * PARTS + part];
-      if (tid % 128 == 0) {
-        ptx::wait_until(flag, n);
-        ptx::red_add_relaxed(flag, 1);  // has seen it
-      }
-      ptx::bar_sync(1 + wg_id, 128);
-      const auto [block_m, block_n] = tile_origin(work.tile, cta_rank, tiles_m, tiles_n);
-      const int row = block_m + warp_id * WARP_M + lane_id / 4;
-      const int end = (cluster - first + 1) * (BLOCK_N / 8) / n;
-      for (int j = (cluster - first) * (BLOCK_N / 8) / n; j < end; j += 4) {  // 8 columns each
-        float4 sums[4] = {};
-        for (int c = first; c <= last; c += 8) {  // 8 clusters by 4 groups, all in flight at once
-          float4 loaded[32] = {};
-#pragma unroll
-          for (int i = 0; i < 32; ++i)
-            if (c + i / 4 <= last && j + i % 4 < end)
-              loaded[i] = sums_of(workspace, c + i / 4, work.tile, part)[(j + i % 4) * 128];
-#pragma unroll
-          for (int i = 0; i < 32; ++i) {
-            float4& sum = sums[i % 4];
-            sum.x += loaded[i].x, sum.y += loaded[i].y, sum.z += loaded[i].z, sum.w += loaded[i].w;
-          }
-        }
-        for (int i = 0; i < 4 && j + i < end; ++i) {
-          const int col = block_n + (j + i) * 8 + lane_id % 4 * 2;
-          const uint32_t top = ptx::cvt_f16x2(sums[i].x, sums[i].y);
-          const uint32_t bottom = ptx::cvt_f16x2(sums[i].z, sums[i].w);
-          if (row < M && col < N) *reinterpret_cast<uint32_t*>(&C[int64_t(row) * N + col]) = top;
-          if (row + 8 < M && col < N)
-            *reinterpret_cast<uint32_t*>(&C[int64_t(row + 8) * N + col]) = bottom;
-        }
-      }
-      if (tid % 128 == 0 && cluster == first) {  // all have seen it: new for the next launch
-        ptx::wait_until(flag, 2 * n);
-        *flag = 0;
-      }
-    }
+    // Fixup, once all that this cluster owes others is in the workspace.
+    for (int w = 0; w < smem.num_pieces; ++w)
+      if (smem.piece[w].k_end - smem.piece[w].k_begin < num_k_tiles)
+        add_up(smem.piece[w].tile, cluster, cta_rank, wg_id, schedule, workspace, arrived, C, M, N);
     ptx::tma_store_wait_group_read<0>();  // shared memory must outlive the stores that read it
   }
   ptx::cluster_sync();  // and whatever the other CTA sends here
