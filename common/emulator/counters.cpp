@@ -130,33 +130,34 @@ const Counters& counters() { return state.counters; }
 
 std::vector<std::pair<std::string, double>> counters_list(const Counters& c) {
   std::vector<std::pair<std::string, double>> list;
-  auto add = [&](const std::string& name, double value) { list.emplace_back(name, value); };
-  add("blocks", double(c.blocks));
-  const std::pair<const char*, const Access*> global[] = {{"global_load", &c.global_load},
-                                                          {"global_store", &c.global_store}};
-  for (auto& [name, a] : global) {
-    add(name + std::string("_requests"), double(a->requests));
-    add(name + std::string("_sectors"), double(a->sectors));
-    add(name + std::string("_bytes"), double(a->bytes));
-  }
-  const std::pair<const char*, const Access*> shared[] = {
-      {"shared_load", &c.shared_load}, {"shared_store", &c.shared_store},
-      {"ldmatrix", &c.ldmatrix},       {"stmatrix", &c.stmatrix},
-      {"cp_async", &c.cp_async}};
-  for (auto& [name, a] : shared) {
-    add(name + std::string("_requests"), double(a->requests));
-    add(name + std::string("_wavefronts"), double(a->wavefronts));
-    add(name + std::string("_ideal_wavefronts"), double(a->ideal));
-  }
-  add("cp_async_bytes", double(c.cp_async.bytes));
-  add("tma_load_bytes", double(c.tma_load_bytes));
-  add("tma_store_bytes", double(c.tma_store_bytes));
-  add("mma_flops", double(c.mma_flops));
-  add("wgmma_flops", double(c.wgmma_flops));
-  add("barriers", double(c.barriers));
-  add("mbarrier_arrivals", double(c.mbarrier_arrivals));
-  add("mbarrier_waits", double(c.mbarrier_waits));
-  add("atomics", double(c.atomics));
+  auto add = [&](const std::string& name, uint64_t n) { list.emplace_back(name, double(n)); };
+  add("blocks", c.blocks);
+  auto global = [&](const std::string& name, const Access& a) {
+    add(name + "_requests", a.requests);
+    add(name + "_sectors", a.sectors);
+    add(name + "_bytes", a.bytes);
+  };
+  auto shared = [&](const std::string& name, const Access& a) {
+    add(name + "_requests", a.requests);
+    add(name + "_wavefronts", a.wavefronts);
+    add(name + "_ideal_wavefronts", a.ideal);
+  };
+  global("global_load", c.global_load);
+  global("global_store", c.global_store);
+  shared("shared_load", c.shared_load);
+  shared("shared_store", c.shared_store);
+  shared("ldmatrix", c.ldmatrix);
+  shared("stmatrix", c.stmatrix);
+  shared("cp_async", c.cp_async);
+  add("cp_async_bytes", c.cp_async.bytes);
+  add("tma_load_bytes", c.tma_load_bytes);
+  add("tma_store_bytes", c.tma_store_bytes);
+  add("mma_flops", c.mma_flops);
+  add("wgmma_flops", c.wgmma_flops);
+  add("barriers", c.barriers);
+  add("mbarrier_arrivals", c.mbarrier_arrivals);
+  add("mbarrier_waits", c.mbarrier_waits);
+  add("atomics", c.atomics);
   return list;
 }
 

@@ -53,19 +53,13 @@ inline void access(uintptr_t a, unsigned bytes, bool write, const void* pc) {
 }  // namespace
 }  // namespace emu
 
-#define HOOKS(n)                                                                        \
-  void __tsan_read##n(void* p) {                                                        \
-    emu::access(uintptr_t(p), n, false, __builtin_return_address(0));                   \
-  }                                                                                     \
-  void __tsan_write##n(void* p) {                                                       \
-    emu::access(uintptr_t(p), n, true, __builtin_return_address(0));                    \
-  }                                                                                     \
-  void __tsan_unaligned_read##n(void* p) {                                              \
-    emu::access(uintptr_t(p), n, false, __builtin_return_address(0));                   \
-  }                                                                                     \
-  void __tsan_unaligned_write##n(void* p) {                                             \
-    emu::access(uintptr_t(p), n, true, __builtin_return_address(0));                    \
+#define HOOK(name, n, write)                                          \
+  void __tsan_##name##n(void* p) {                                    \
+    emu::access(uintptr_t(p), n, write, __builtin_return_address(0)); \
   }
+#define HOOKS(n)                           \
+  HOOK(read, n, false) HOOK(write, n, true) \
+  HOOK(unaligned_read, n, false) HOOK(unaligned_write, n, true)
 
 #define ATOMIC_OP(bits, name, builtin)                                                  \
   uint##bits##_t __tsan_atomic##bits##_##name(volatile uint##bits##_t* p,               \
@@ -84,12 +78,11 @@ inline void access(uintptr_t a, unsigned bytes, bool write, const void* pc) {
   ATOMIC_OP(bits, fetch_sub, __atomic_fetch_sub)                                        \
   int __tsan_atomic##bits##_compare_exchange_strong(                                    \
       volatile uint##bits##_t* p, uint##bits##_t* expected, uint##bits##_t v, int, int) { \
-    return __atomic_compare_exchange_n(p, expected, v, false, __ATOMIC_SEQ_CST,         \
-                                       __ATOMIC_SEQ_CST);                               \
+    return __atomic_compare_exchange_n(p, expected, v, false, 5, 5);                    \
   }                                                                                     \
   int __tsan_atomic##bits##_compare_exchange_weak(                                      \
-      volatile uint##bits##_t* p, uint##bits##_t* expected, uint##bits##_t v, int a, int b) { \
-    return __tsan_atomic##bits##_compare_exchange_strong(p, expected, v, a, b);         \
+      volatile uint##bits##_t* p, uint##bits##_t* expected, uint##bits##_t v, int, int) { \
+    return __atomic_compare_exchange_n(p, expected, v, false, 5, 5); /* 5: seq_cst */   \
   }
 
 extern "C" {

@@ -161,18 +161,14 @@ std::string format(const char* pattern, ...) {
 }
 
 Site site(Loc loc) {
-  struct Entry {
-    Loc loc;
-    Site site;
-  };
-  static Entry cache[1024];  // asked for at every call of a wrapper
-  Entry& e = cache[(uintptr_t(loc.file) / 8 + loc.line) % 1024];
-  if (e.site && e.loc.file == loc.file && e.loc.line == loc.line) return e.site;
+  static std::pair<Loc, Site> cache[1024];  // asked for at every call of a wrapper
+  auto& e = cache[(uintptr_t(loc.file) / 8 + loc.line) % 1024];
+  if (e.second && e.first.file == loc.file && e.first.line == loc.line) return e.second;
   size_t i = 0;
   while (i < locs.size() && !(locs[i].line == loc.line && locs[i].file == loc.file)) ++i;
   if (i == locs.size()) locs.push_back(loc);
   e = {loc, Site(kFirstLoc + i)};
-  return e.site;
+  return e.second;
 }
 // One less: the return address may already belong to the next line.
 Site site(const void* pc) { return Site(uintptr_t(pc) - load_address() - 1); }
@@ -244,6 +240,14 @@ void print_report(const char* kind, Site at, const std::string& text, const Thre
   if (texts.size() <= kMaxShown && !quiet) fprintf(stderr, "emulated device: %s\n", head.c_str());
   if (tracing && texts.size() == 1) tell_story(text, by);
   mutation_found(head, place_named);
+}
+
+void print_counts() {
+  std::map<std::string, unsigned> counts;
+  for (auto& [key, n] : seen)
+    if (key.second) counts[key.first + " at " + where(key.second)] += n;
+  for (auto& [what, n] : counts)
+    if (n > 1 && !quiet) fprintf(stderr, "emulated device: %u times %s\n", n, what.c_str());
 }
 
 int reports() { return total; }

@@ -18,7 +18,7 @@ std::string format(const char* pattern, ...) __attribute__((format(printf, 1, 2)
 extern bool place_named;  // the text of the report at hand names a buffer, barrier or variable
 bool first_report(const char* kind, Site);
 void print_report(const char* kind, Site, const std::string& text, const Thread* by);
-
+void print_counts();  // after a launch that found something
 /// `text` is only built when the report is shown.
 template <class Text>
 void report(const char* kind, Site at, Text text, const Thread* by = self) {

@@ -362,8 +362,10 @@ void launch(const LaunchInfo& info, const std::function<void()>& body) {
   // The host's own thread-local variables are in the segment that blocks use for shared memory.
   const std::vector<char> host(reinterpret_cast<char*>(fixed_begin),
                                reinterpret_cast<char*>(fixed_begin + fixed_bytes));
+  const int before = reports();
   run_grid(body);
   self = nullptr;
+  if (reports() > before) print_counts();
   show_fixed(nullptr);
   state.clusters.clear();  // unwinds the threads of a launch that could not end
   pending.clear();
