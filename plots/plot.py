@@ -48,10 +48,10 @@ def pyplot():
 
 def subtitle(data, recorded):
     context = data.context
+    limit = str(context.get("power_limit_w", ""))
     parts = [f"driver {context['driver']}" if context.get("driver") else "",
              f"CUDA {context['cuda']}" if context.get("cuda") else "",
-             f"{context['power_limit_w']} W limit" if str(context.get("power_limit_w", "")).isdigit()
-             else "",
+             f"{limit} W limit" if limit.isdigit() else "",
              ("recorded " if recorded else "measured ") + str(context.get("date", "?"))[:10]]
     return "  ·  ".join(p for p in parts if p)
 
@@ -103,13 +103,15 @@ def ladder(data, size_list, regimes, recorded):
                                 squeeze=False, layout="constrained")
     for axis, size in zip(axes[:, 0], size_list):
         _ladder_panel(axis, data, size, regimes, steps)
-    headline(figure, f"GEMM ladder, % of the Tensor Core peak: {data.context['gpu']}", data, recorded)
+    title = f"GEMM ladder, % of the Tensor Core peak: {data.context['gpu']}"
+    headline(figure, title, data, recorded)
     return figure
 
 
 def _ladder_panel(axis, data, size, regimes, steps):
     styles = {"burst": dict(color=BURST, marker="o", markersize=6.5),
-              "sustained": dict(color=SUSTAINED, marker="D", markersize=4.5, markerfacecolor="white")}
+              "sustained": dict(color=SUSTAINED, marker="D", markersize=4.5,
+                                markerfacecolor="white")}
     many = len(steps) > 12
     # Square root: 0.05 % and 80 % are both to be seen; said at the axis.
     axis.set_yscale("function", functions=(lambda y: abs(y) ** 0.5, lambda y: y ** 2))
@@ -132,9 +134,9 @@ def _ladder_panel(axis, data, size, regimes, steps):
                   zorder=4, **styles[regime])
     _times_before(axis, data, size, regimes, steps, many)
     _reference_lines(axis, data, size, regimes)
-    axis.legend(loc="lower right" if many else "center left", frameon=True, framealpha=0.9, edgecolor="none", fontsize=8.5,
-                ncols=2, title="× = faster than the step before", title_fontsize=8,
-                alignment="left")
+    axis.legend(loc="lower right" if many else "center left", frameon=True, framealpha=0.9,
+                edgecolor="none", fontsize=8.5, ncols=2, title="× = faster than the step before",
+                title_fontsize=8, alignment="left")
 
 
 def _times_before(axis, data, size, regimes, steps, many):
@@ -196,8 +198,8 @@ def over_sizes(data, size_list, regimes, recorded):
         return None  # one size is no curve
     plt = pyplot()
     steps = data.subjects()
-    figure, axes = plt.subplots(1, len(regimes), figsize=(5.2 * len(regimes) + 0.8, 4.4 if len(steps) < 13 else 6.4),
-                                squeeze=False, sharey=True, layout="constrained")
+    figure, axes = plt.subplots(1, len(regimes), squeeze=False, sharey=True, layout="constrained",
+                                figsize=(5.2 * len(regimes) + 0.8, 4.4 if len(steps) < 13 else 6.4))
     colours = plt.get_cmap("viridis")
     for axis, regime in zip(axes[0], regimes):
         ends = []
@@ -211,7 +213,8 @@ def over_sizes(data, size_list, regimes, recorded):
                 continue
             axis.plot(*zip(*points), marker="o", markersize=3.5, **style)
             name = "cuBLAS best" if subject == "cublas_best" else subject
-            ends.append((points[-1][1], f"{name} {points[-1][1]:.3g}", style["color"], points[-1][0]))
+            x, y = points[-1]
+            ends.append((y, f"{name} {y:.3g}", style["color"], x))
         axis.set_yscale("log")
         axis.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
         axis.set_xticks(range(len(size_list)))
@@ -261,7 +264,8 @@ def sweep(data, size_list, regimes, recorded):
             axis.plot(*zip(*points), marker=marker, color=colour, label=regime)
     axis.set_ylim(bottom=0)
     axis.set_xticks(range(len(subjects)))
-    axis.set_xticklabels([re.sub(r"-(\d+)(?:-|$)", r" = \1\n", s.split("-", 1)[1]) for s in subjects],
+    values = [s.split("-", 1)[1] for s in subjects]
+    axis.set_xticklabels([re.sub(r"-(\d+)(?:-|$)", r" = \1\n", v) for v in values],
                          rotation=25 if len(subjects) > 5 else 0,
                          ha="right" if len(subjects) > 5 else "center")
     axis.grid(axis="y", color=GRID, linewidth=0.7)
@@ -285,7 +289,8 @@ def main(argv):
     parser.add_argument("--sizes", help="of the file's sizes, only these")
     parser.add_argument("--regimes", help="of the file's regimes, only these")
     parser.add_argument("--recorded", action="store_true", help="say 'recorded', name the GPU")
-    parser.add_argument("--fingerprint", default="", help="kept in the picture, to tell if it is stale")
+    parser.add_argument("--fingerprint", default="",
+                        help="kept in the picture, to tell if it is stale")
     args = parser.parse_args(argv)
     data = results.load(args.file)
     size_list = [z for z in data.sizes() if not args.sizes or z in sizes.parse(args.sizes)]

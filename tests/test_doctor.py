@@ -64,7 +64,8 @@ class States(unittest.TestCase):
         return list(doctor.examine(Fake(**changes)))
 
     def line(self, subject, **changes):
-        found = [(state, words) for state, name, words in self.examine(**changes) if name == subject]
+        found = [(state, words) for state, name, words in self.examine(**changes)
+                 if name == subject]
         self.assertEqual(len(found), 1, f"{subject}: {self.examine(**changes)}")
         return found[0]
 
@@ -94,15 +95,16 @@ class States(unittest.TestCase):
         self.assertIn("mokutil --import", self.line("Secure Boot", answers=answers, **states)[1])
 
     def test_driver_mismatch(self):
-        state, words = self.line("driver", gpu=None, problem="nvidia-smi says: Failed to initialize "
-                                 "NVML: Driver/library version mismatch")
+        state, words = self.line("driver", gpu=None, problem="nvidia-smi says: Failed to "
+                                 "initialize NVML: Driver/library version mismatch")
         self.assertEqual(state, doctor.BAD)
         self.assertIn("reboot", words)
 
     def test_toolkit(self):
         self.assertEqual(self.line("CUDA toolkit", why="needs a CUDA toolkit 12.3 or newer, none "
                                    "was found", kit=None)[0], doctor.BAD)
-        state, words = self.line("CUDA toolkit", cuda=(12, 4), why="the driver runs CUDA 12.x at most")
+        state, words = self.line("CUDA toolkit", cuda=(12, 4),
+                                 why="the driver runs CUDA 12.x at most")
         self.assertEqual(state, doctor.BAD)
         self.assertIn("12.4", words)
 
@@ -135,7 +137,8 @@ class States(unittest.TestCase):
         self.assertIn("--gpus all", self.line("container", present={"/.dockerenv"})[1])
         self.assertEqual(self.line("disk", free=100)[0], doctor.BAD)
         self.assertIn("ninja-build", self.line("ninja", gone={"ninja": "building anything"})[1])
-        self.assertIn("g++-12", self.line("g++", answers={**Fake().answers, "g++": (0, "9.4.0")})[1])
+        old = {**Fake().answers, "g++": (0, "9.4.0")}
+        self.assertIn("g++-12", self.line("g++", answers=old)[1])
 
     def test_older_gpu(self):
         words = self.line("GPU 0", gpu=Gpu(0, "Tesla T4", "GPU-2", 75, "580.1", 15360))[1]

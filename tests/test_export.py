@@ -71,8 +71,8 @@ class RealExports(unittest.TestCase):
                 self.assertNotIn("LADDER_", text)
                 self.assertNotIn("#pragma once", text)
                 self.assertRegex(export.build_line(text),
-                                 r"^nvcc -std=c\+\+17 -O3 -gencode arch=compute_\d+a?,code=sm_\d+a? "
-                                 r"x\.cu -o x$")
+                                 r"^nvcc -std=c\+\+17 -O3 "
+                                 r"-gencode arch=compute_\d+a?,code=sm_\d+a? x\.cu -o x$")
                 self.assertIn(step.kernel.read_text().split('#include "common/step.h"')[1].strip(),
                               text)
 

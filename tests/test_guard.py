@@ -16,8 +16,8 @@ ptxas info    : Used 168 registers, used 1 barriers
 SPILL = CLEAN.replace("0 bytes spill stores, 0", "100 bytes spill stores, 120")
 SPILL_LOADS = CLEAN.replace("0 bytes spill loads", "10 bytes spill loads")
 SERIAL = """\
-ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due \
-to non wgmma instructions defining accumulator registers of a wgmma in function 'gemm_kernel'
+ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized \
+due to non wgmma instructions defining accumulator registers of a wgmma in function 'gemm_kernel'
 """
 OTHER_C75 = "ptxas info    : (C7508) Potential Performance Loss: 'setmaxnreg' ignored to maintain \
 minimum register requirements\n"

@@ -55,8 +55,8 @@ class Generated(Sandbox):
 
 class Real(unittest.TestCase):
     def test_real_pages_are_fresh(self):
-        done = subprocess.run([sys.executable, str(ROOT / "ladder"), "readme", "--check"], text=True,
-                              capture_output=True, cwd=ROOT,
+        done = subprocess.run([sys.executable, str(ROOT / "ladder"), "readme", "--check"],
+                              text=True, capture_output=True, cwd=ROOT,
                               env={**os.environ, "NO_COLOR": "1"})
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 

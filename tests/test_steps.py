@@ -9,7 +9,8 @@ from tools.lib.term import UserError
 
 class Choosing(Sandbox):
     def ids(self, *words):
-        return [s.id for s in steps.select(list(words), steps.everything(self.root / "steps", True))]
+        known = steps.everything(self.root / "steps", variants=True)
+        return [s.id for s in steps.select(list(words), known)]
 
     def test_words(self):
         everything = ["01_naive", "02_coalesced", "03_smem_tile", "10_double_buffer", "17_wgmma"]

@@ -113,16 +113,16 @@ def examine(machine):
 def system(machine):
     version = machine.read("/proc/version") or ""
     if "microsoft" in version.lower():
-        yield (NOTE, "WSL", "the driver is the one of Windows: install none in here; clocks and power "
-               "can't all be read, and times scatter more")
+        yield (NOTE, "WSL", "the driver is the one of Windows: install none in here; clocks and "
+               "power can't all be read, and times scatter more")
     inside = machine.exists("/.dockerenv") or machine.exists("/run/.containerenv") or re.search(
         r"docker|containerd|kubepods|lxc", machine.read("/proc/1/cgroup") or "")
     if inside:
-        yield (NOTE, "container", "it sees a GPU only when started with it (--gpus all); driver and "
-               "profiling permission are the host's")
+        yield (NOTE, "container", "it sees a GPU only when started with it (--gpus all); driver "
+               "and profiling permission are the host's")
     free = machine.free_bytes() / 2**30
     yield ((OK if free > 5 else NOTE if free > 1 else BAD), "disk", f"{free:.0f} GiB free" + (
-        "" if free > 5 else "; a full build takes 1 GiB, NVIDIA's compiler wheels 3 GiB: make room"))
+        "" if free > 5 else "; a full build takes 1 GiB, NVIDIA's compiler wheels 3: make room"))
 
 
 def tools(machine):
@@ -150,25 +150,26 @@ def no_gpu(machine, problem):
         yield NOTE, "GPU", f"{problem}; under WSL the driver comes from Windows: update it there"
         return
     if not present and not loaded:
-        yield (NOTE, "GPU", f"none: {problem}. Everything runs on the emulated device: ./ladder run")
+        yield (NOTE, "GPU", f"none: {problem}. Everything runs on the emulated device: "
+               "./ladder run")
         return
     if loaded:
-        yield (BAD, "driver", f"loaded, but {problem}; try as root, or reboot; in a container, start "
-               "it with --gpus all")
+        yield (BAD, "driver", f"loaded, but {problem}; try as root, or reboot; in a container, "
+               "start it with --gpus all")
         return
     yield (BAD, "driver", f"there is an NVIDIA GPU and no driver at work ({problem}): install your "
            "distribution's nvidia-driver package, then reboot")
     if not machine.exists(f"/lib/modules/{machine.kernel()}/build"):
-        yield (BAD, "kernel headers", f"not there for {machine.kernel()}, so no module can be built: "
-               f"apt-get install linux-headers-{machine.kernel()}")
+        yield (BAD, "kernel headers", f"not there for {machine.kernel()}, so no module can be "
+               f"built: apt-get install linux-headers-{machine.kernel()}")
     code, dkms = machine.run("dkms", "status")
     if code == 0 and "nvidia" in dkms and not re.search(
             rf"nvidia.*{re.escape(machine.kernel())}.*installed", dkms):
         yield (BAD, "DKMS", f"has nvidia, but not for the running kernel {machine.kernel()}: "
                "dkms autoinstall, and read its log when that fails")
     if "enabled" in machine.run("mokutil", "--sb-state")[1]:
-        yield (NOTE, "Secure Boot", "is on: the kernel refuses modules that are not signed; enrol the "
-               "key (mokutil --import, then reboot) or switch it off in the firmware")
+        yield (NOTE, "Secure Boot", "is on: the kernel refuses modules that are not signed; enrol "
+               "the key (mokutil --import, then reboot) or switch it off in the firmware")
 
 
 def toolkit(machine):
@@ -180,8 +181,8 @@ def toolkit(machine):
     if best:
         yield OK, "CUDA toolkit", f"{best.text} at {best.nvcc}; {runs}"
     else:
-        yield (BAD, "CUDA toolkit", f"{why} (found: {found}; {runs}): install one of 12.3 or newer, "
-               "or let ./ladder run fetch NVIDIA's compiler from PyPI (CUDA 13 drivers)")
+        yield (BAD, "CUDA toolkit", f"{why} (found: {found}; {runs}): install one of 12.3 or "
+               "newer, or let ./ladder run fetch NVIDIA's compiler from PyPI (CUDA 13 drivers)")
 
 
 def one_gpu(machine, gpu):
@@ -189,7 +190,8 @@ def one_gpu(machine, gpu):
     runs = [s for s in known if s.runs_on(gpu.sm)]
     rest = [s for s in known if not s.runs_on(gpu.sm)]
     yield (OK, f"GPU {gpu.index}", f"{gpu.name}, compute capability {steps.dotted(gpu.sm)}, "
-           f"{gpu.memory_mib / 1024:.0f} GiB, driver {gpu.driver}; runs {options.ranges(runs) or 'none'}"
+           f"{gpu.memory_mib / 1024:.0f} GiB, driver {gpu.driver}; runs "
+           f"{options.ranges(runs) or 'none'}"
            + (f", emulated only: {options.ranges(rest)}" if rest else ""))
     best, _ = machine.toolkit()
     if best:
@@ -204,7 +206,8 @@ def one_gpu(machine, gpu):
     cells = [cell.strip() for cell in out.split(",")] + [""] * 8
     mig, ecc, limit, default, _, _, heat, persistence = cells[:8]
     if mig == "Enabled":
-        yield (NOTE, "MIG", "is on: a slice of the GPU is measured, percent of peak are of the whole")
+        yield (NOTE, "MIG", "is on: a slice of the GPU is measured, percent of peak are of the "
+               "whole")
     if ecc == "Enabled":
         yield OK, "ECC", "on, as data-centre GPUs come; costs a little bandwidth on GDDR cards"
     if _number(limit) and _number(default) and _number(limit) < _number(default):
@@ -236,8 +239,9 @@ def small_kernel(machine, best, gpu):
                                   str(source.with_suffix("")), limit=120)
         if code:
             last = term.clip(words.splitlines()[0] if words else "no word why", 200)
-            remedy = "a newer toolkit knows this GPU" if "Unsupported gpu architecture" in words or \
-                "is not defined for option" in words else "see whether this g++ suits this nvcc"
+            unknown = re.search("Unsupported gpu arch|is not defined for option", words)
+            remedy = "a newer toolkit knows this GPU" if unknown else \
+                "see whether this g++ suits this nvcc"
             return BAD, "small kernel", f"does not compile: {last}; {remedy}"
         code, words = machine.run(str(source.with_suffix("")), limit=60)
     if code:

@@ -13,7 +13,7 @@ FIRST_NUMBER = 40  # below are the ladder's own
 PAGE = """\
 # {title}
 
-Forked from [{base}](../{base}/README.md), which is its base: `x before` in the table compares the two.
+Forked from [{base}](../{base}/README.md), its base: `x before` in the table compares the two.
 
 ```
 ./ladder check {number} --device emulated    right? any race, hazard or deadlock?

@@ -117,8 +117,9 @@ def measured_tables(step, recorded):
             best = row.get("vs_cublas_best")
             variant = row.subject.partition(".")[2]
             lines.append("| " + " | ".join([
-                (f"{variant}: " if variant else "") + sizes.text(row.size), row.regime, term.duration(row.seconds),
-                tflops(row.get("tflops")), cell(row.get("pct_peak"), 2), cell(row.get("pct_ceiling")),
+                (f"{variant}: " if variant else "") + sizes.text(row.size), row.regime,
+                term.duration(row.seconds), tflops(row.get("tflops")),
+                cell(row.get("pct_peak"), 2), cell(row.get("pct_ceiling")),
                 times_before(row), cell(best * 100 if best is not None else None),
                 cell(row.get("sm_clock_nvml_mhz"), 0), cell(row.get("power_w"), 0)]) + " |")
         left_out = [line.partition(": ")[2] for line in data.context.get("left_out") or []
@@ -145,9 +146,10 @@ def ladder_table(known, recorded):
                 for row in (burst, sustained)]
         lines.append("| " + " | ".join([
             f"[{step.id}](steps/{step.id}/README.md)", step.idea.rstrip(".").replace("|", "\\|"),
-            step.arch, tflops(burst.get("tflops")), times_before(burst), cell(burst.get("pct_peak")),
-            tflops(sustained.get("tflops")), " / ".join(best)]) + " |")
-    for subject, words in (("cublas_default", "cuBLAS, default"), ("cublas_best", "cuBLAS, best of 16"),
+            step.arch, tflops(burst.get("tflops")), times_before(burst),
+            cell(burst.get("pct_peak")), tflops(sustained.get("tflops")), " / ".join(best)]) + " |")
+    for subject, words in (("cublas_default", "cuBLAS, default"),
+                           ("cublas_best", "cuBLAS, best of 16"),
                            ("ceiling_ffma", "ceiling: FP32 FFMA"),
                            ("ceiling_mma_sync", "ceiling: mma.sync"),
                            ("ceiling_wgmma", "ceiling: wgmma")):

@@ -72,8 +72,8 @@ def _refused(reason):
 
 def constants(source):
     """{NAME: its initialiser} of a kernel."""
-    return dict(re.findall(r"^constexpr (?:int|unsigned|uint32_t|int64_t|size_t) ([A-Z]\w*) = ([^;]+);",
-                           source, re.M))
+    types = "int|unsigned|uint32_t|int64_t|size_t"
+    return dict(re.findall(rf"^constexpr (?:{types}) ([A-Z]\w*) = ([^;]+);", source, re.M))
 
 
 def parse(word, source, step_id):

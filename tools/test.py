@@ -64,7 +64,7 @@ class Tally:
         return 1 if self.failures or not self.passed else 0
 
 
-# ---- parts -----------------------------------------------------------------------------------------
+# ---- parts -------------------------------------------------------------------------------------
 
 def test_tools(tally, ready, known):
     """tests/test_*.py, by unittest; a file at a time so that a failure names it."""
@@ -161,7 +161,8 @@ def test_emulated(tally, ready, known):
             shapes = measure.shapes(outcome)
             tally.ok(f"{name}: {len(shapes)} shapes right, {outcome.ran.seconds:.1f} s")
         else:
-            tally.fail(name, outcome.reason, outcome.ran.out + outcome.ran.err if outcome.ran else "")
+            words = outcome.ran.out + outcome.ran.err if outcome.ran else ""
+            tally.fail(name, outcome.reason, words)
     _mutations(tally, [s for s in known if not s.gpu_only and s.id not in failed])
 
 

@@ -1,4 +1,4 @@
-"""Builds the steps asked for, and only those; a step that does not build is a reason, not an end."""
+"""Builds the steps asked for, and only those; one that does not build is a reason, not an end."""
 import hashlib
 import json
 import os
@@ -99,7 +99,8 @@ def _ninja(where, targets, quiet):
     progress = term.Progress()
     command = ["ninja", "-C", str(where)]
     names = list(dict.fromkeys(targets))
-    listed = set(re.findall(r"^([\w.+-]+): ", child.run([*command, "-t", "targets", "all"]).out, re.M))
+    targets_known = child.run([*command, "-t", "targets", "all"]).out
+    listed = set(re.findall(r"^([\w.+-]+): ", targets_known, re.M))
     failed = {name: "has no program for this device" for name in names if name not in listed}
     names = [name for name in names if name in listed]
     if not names:
@@ -132,8 +133,8 @@ def first_error(text):
     if found := re.search(r"static assertion failed(?: with|:)? [\"']?(.*?)[\"']?$", text, re.M):
         return term.clip(found[1], 300)
     for line in text.splitlines():
-        if found := re.search(r"(?:^|[ /])([\w.]+\(\d+\)|[\w.]+:\d+(?::\d+)?):\s*(?:fatal )?error:?\s*"
-                              r"(?:#[\w-]+: )?(.*)", line):
+        if found := re.search(r"(?:^|[ /])([\w.]+\(\d+\)|[\w.]+:\d+(?::\d+)?):\s*"
+                              r"(?:fatal )?error:?\s*(?:#[\w-]+: )?(.*)", line):
             return term.clip(f"{found[1]}: {found[2]}", 300)
     if found := re.search(r"undefined reference to .*", text):
         return term.clip(found[0], 300)

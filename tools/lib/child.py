@@ -125,7 +125,8 @@ def why(result, limit=None):
             name = signal.Signals(result.code - 128).name
         except ValueError:
             name = f"signal {result.code - 128}"
-        words = {"SIGSEGV": "crashed", "SIGABRT": "aborted", "SIGKILL": "was killed (out of memory?)"}
+        words = {"SIGSEGV": "crashed", "SIGABRT": "aborted",
+                 "SIGKILL": "was killed (out of memory?)"}
         return f"{words.get(name, 'ended')} ({name})" + _tail(result.err, ": ")
     return _tail(result.err) or _tail(result.out) or f"exit code {result.code} without a word"
 

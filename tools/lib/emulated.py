@@ -11,12 +11,13 @@ def check(setup, chosen, size_list=None, seed=None, limit=None, suite=False,
     (`suite`), or one small one, the nearest that it takes. A reason that is `allowed` is a row, but
     no failure."""
     failed = {s.id: "is GPU-only: it includes CUDA's own headers" for s in chosen if s.gpu_only}
-    failed |= build.build(setup, "emulated", [s.id for s in chosen if not s.gpu_only], extra=extra_steps)
+    failed |= build.build(setup, "emulated", [s.id for s in chosen if not s.gpu_only],
+                          extra=extra_steps)
     term.say("\nemulated device: the same kernels on this CPU, checked; no times, they would mean "
              "nothing", term.BOLD)
     width = max([20, *map(len, (names or {}).values())])
-    table = term.Table([("step", width), ("size", 11), ("right", 5), ("MB read", 7), ("sect/req", 8),
-                        ("used%", 5), ("smem x", 6), ("waits", 9)])
+    table = term.Table([("step", width), ("size", 11), ("right", 5), ("MB read", 7),
+                        ("sect/req", 8), ("used%", 5), ("smem x", 6), ("waits", 9)])
     table.header()
     wrong = []
     for step, outcome in child.side_by_side(
@@ -39,7 +40,8 @@ def check(setup, chosen, size_list=None, seed=None, limit=None, suite=False,
 
 LEGEND = """\
 Counters of one launch. MB read: from global memory, all threads together. sect/req: 32-byte
-sectors per load of a warp (4: every lane the next 4 bytes). used%: bytes used of bytes loaded.
+sectors per load of a warp (4: every lane the next 4 bytes). used%: bytes that lanes ask for
+of bytes loaded, over 100 where lanes share.
 smem x: wavefronts of shared memory against the ideal, 1 without bank conflicts. waits: at
 __syncthreads and mbarriers, threads counted."""
 
@@ -72,10 +74,11 @@ def cells(c):
     shared = ("shared_load", "shared_store", "ldmatrix", "stmatrix", "cp_async")
     sectors, requests = c.get("global_load_sectors", 0), c.get("global_load_requests", 0)
     read = 32 * sectors + total("_bytes", "cp_async", "tma_load")
+    used = c.get("global_load_bytes", 0)
     ideal = total("_ideal_wavefronts", *shared)
     waits = c.get("barriers", 0) + c.get("mbarrier_waits", 0)
     return [term.number(read / 1e6 if read else None),
             term.number(sectors / requests if requests else None),
-            term.number(100 * c.get("global_load_bytes", 0) / (32 * sectors) if sectors else None, 0),
+            term.number(100 * used / (32 * sectors) if sectors else None, 0),
             term.number(total("_wavefronts", *shared) / ideal if ideal else None, 2),
             term.number(waits or None, 0)]

@@ -1,4 +1,4 @@
-// ---- the program: checks the kernel exactly at small shapes, then times it -----------------------
+// ---- the program: checks the kernel exactly at small shapes, then times it ---------------------
 
 static Step exported;
 bool register_step(const Step& step) {
@@ -34,7 +34,8 @@ __global__ void count_wrong(const half* A, const half* B, const half* C, int M, 
   if (i >= size_t(M) * N) return;
   const size_t m = i / N, n = i % N;
   float sum = 0;
-  for (int k = 0; k < K; ++k) sum += __half2float(A[m * K + k]) * __half2float(B[k * size_t(N) + n]);
+  for (int k = 0; k < K; ++k)
+    sum += __half2float(A[m * K + k]) * __half2float(B[k * size_t(N) + n]);
   const bool right = __half2float(C[i]) == __half2float(__float2half(sum));  // a NaN never is
   if (!right) atomicAdd(wrong, 1ull);
 }

@@ -139,7 +139,8 @@ def _has_header(header):
 
 def plot_python():
     """An interpreter that can draw: this one, the system's, or the virtual environment's."""
-    for python in dict.fromkeys((sys.executable, "/usr/bin/python3", str(paths.VENV / "bin/python"))):
+    candidates = (sys.executable, "/usr/bin/python3", str(paths.VENV / "bin" / "python"))
+    for python in dict.fromkeys(candidates):
         if os.access(python, os.X_OK):
             done = subprocess.run([python, "-c", "import matplotlib"], capture_output=True,
                                   stdin=subprocess.DEVNULL)
@@ -180,7 +181,7 @@ def _apt(packages):
 
 
 def _venv_install(packages, what):
-    """Installs Python packages into .venv; False when that is not possible (no network, no venv)."""
+    """Installs Python packages into .venv; False where that can't be (no network, no venv)."""
     python = paths.VENV / "bin" / "python"
     if not python.exists():
         made = child.run([sys.executable, "-m", "venv", paths.VENV], limit=120)

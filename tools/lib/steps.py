@@ -66,10 +66,11 @@ def read(kernel):
         if found := re.match(r"(base|arch|unit):\s*(\S+)", line):
             fields[found[1]] = found[2]
     name = paths.shown(kernel)
-    for field, legal in (("arch", r"\d\d(\+|a)"), ("unit", r"ffma|mma_sync|wgmma"), ("base", r".+")):
+    for field, legal, words in (("base", r".+", "the step it builds on, or none"),
+                                ("arch", r"\d\d(\+|a)", "75+, 80+, 90+ or 90a"),
+                                ("unit", r"ffma|mma_sync|wgmma", "ffma, mma_sync or wgmma")):
         if not re.fullmatch(legal, fields.get(field, "")):
-            raise UserError(f"{name}: its first lines need '// {field}: ...' "
-                            f"({'75+, 80+, 90+ or 90a' if field == 'arch' else legal})")
+            raise UserError(f"{name}: its first lines need '// {field}: ...' ({words})")
     idea = head[0].split(":", 1)[1].strip() if ":" in head[0] else head[0]
     base = "" if fields["base"] == "none" else fields["base"]
     variant = kernel.stem.partition("variant_")[2]
@@ -127,7 +128,8 @@ def _matching(word, known):
             return matching
     elif matching := [s for s in known if s.id[3:] == name]:  # warp_tile
         return matching
-    close = difflib.get_close_matches(name, [s.id for s in known] + [s.id[3:] for s in known], 1, .5)
+    names = [s.id for s in known] + [s.id[3:] for s in known]
+    close = difflib.get_close_matches(name, names, 1, 0.5)
     hint = f"did you mean {close[0]}? " if close else ""
     raise UserError(f"there is no step '{word}': {hint}./ladder list shows them "
                     f"({known[0].id[:2]} to {known[-1].id[:2]})")
