@@ -158,6 +158,9 @@ std::vector<std::pair<std::string, double>> counters_list(const Counters& c) {
   add("mbarrier_arrivals", c.mbarrier_arrivals);
   add("mbarrier_waits", c.mbarrier_waits);
   add("atomics", c.atomics);
+  add("tma_multicast_bytes", c.tma_multicast_bytes);
+  add("cp_async_ahead", c.cp_async_ahead);
+  add("wgmma_ahead", c.wgmma_ahead);
   return list;
 }
 

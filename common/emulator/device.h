@@ -50,6 +50,8 @@ struct Counters {
   Access shared_load, shared_store, ldmatrix, stmatrix, cp_async;
   uint64_t tma_load_bytes = 0, tma_store_bytes = 0, mma_flops = 0, wgmma_flops = 0;
   uint64_t barriers = 0, mbarrier_arrivals = 0, mbarrier_waits = 0, atomics = 0;
+  uint64_t tma_multicast_bytes = 0;  // of tma_load_bytes, those for another block
+  uint64_t cp_async_ahead = 0, wgmma_ahead = 0;  // most groups in flight when a wait returned
 };
 const Counters& counters();                      // of the last launch
 std::vector<std::pair<std::string, double>> counters_list(const Counters&);

@@ -64,6 +64,9 @@ void cp_async_wait_group(unsigned n, Loc here) {
     for (auto& copy : self->cp_groups.front()) land_copy(*copy, self->id, self->now);
     self->cp_groups.erase(self->cp_groups.begin());
   }
+  uint64_t ahead = 0;  // a group without copies is not in flight
+  for (const CpGroup& group : self->cp_groups) ahead += !group.empty();
+  state.counters.cp_async_ahead = std::max(state.counters.cp_async_ahead, ahead);
 }
 
 void cp_async_mbarrier_arrive(uint64_t* bar, Loc here) {

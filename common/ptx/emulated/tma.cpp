@@ -157,6 +157,7 @@ void tma_load(void* smem, const CUtensorMap* map, const int* coords, unsigned ra
       land(*r, uintptr_t(to), bytes, b->agent, b->phase + 1, Proxy::async);
       trace("TMA load landed", uintptr_t(to), at);
       state.counters.tma_load_bytes += bytes;
+      if (cta != by->cta) state.counters.tma_multicast_bytes += bytes;
       mbarrier_complete_tx(*b, bytes);
     };
     add_pending(std::move(deliver), target.get(), uintptr_t(to), at, "TMA load");

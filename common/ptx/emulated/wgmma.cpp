@@ -249,6 +249,7 @@ void wgmma_wait_group(unsigned n, Loc here) {
   Warpgroup& g = own_warpgroup();
   meet_all(g.meeting, 128, "wgmma_wait_group", here, false, [&] {
     while (g.groups.size() > n) retire(g, here);
+    state.counters.wgmma_ahead = std::max<uint64_t>(state.counters.wgmma_ahead, g.groups.size());
   });
   self->known = raised(self->known, g.agent, g.retired, state.clock_size);
 }
