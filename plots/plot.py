@@ -135,8 +135,8 @@ def _ladder_panel(axis, data, size, regimes, steps):
     _times_before(axis, data, size, regimes, steps, many)
     _reference_lines(axis, data, size, regimes)
     axis.legend(loc="lower right" if many else "center left", frameon=True, framealpha=0.9,
-                edgecolor="none", fontsize=8.5, ncols=2, title="× = faster than the step before",
-                title_fontsize=8, alignment="left")
+                edgecolor="none", fontsize=8.5, ncols=2, title_fontsize=8, alignment="left",
+                title="× = as fast as the step before\nlines: burst solid, sustained dashed")
 
 
 def _times_before(axis, data, size, regimes, steps, many):

@@ -6,6 +6,7 @@ A driver is never installed. With LADDER_NO_INSTALL set, nothing is.
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -153,7 +154,7 @@ def _apt(packages):
     """Installs system packages where that is allowed; otherwise says what to type."""
     if not packages:
         return
-    command = ["apt-get", "-y", "-q", "-o", "Acquire::http::Timeout=15", "-o", "Acquire::Retries=1"]
+    command = ["apt-get", "-y", "-q", "-o", "Acquire::http::Timeout=10", "-o", "Acquire::Retries=0"]
     if not shutil.which("apt-get"):
         term.note("this is no Debian or Ubuntu; install these as your system does: "
                   + " ".join(packages))
@@ -171,10 +172,15 @@ def _apt(packages):
     tick = lambda seconds: progress.show(f"apt-get, {seconds:.0f} s")  # noqa: E731
     install = [*command, "install", "--no-install-recommends"]
     done = child.run([*install, *packages], limit=900, env=env, tick=tick)
+    online = done.ok
     if not done.ok:  # most often: the lists were never fetched
-        child.run([*command, "update"], limit=300, env=env, tick=tick)
-        done = child.run([*install, *packages], limit=900, env=env, tick=tick)
-    if not done.ok:  # one package that is not to be had must not keep the others away
+        update = child.run([*command, "update"], limit=120, env=env, tick=tick)
+        online = update.ok and not re.search(r"^(Err:|[EW]: Failed)", update.out + update.err, re.M)
+        if online:
+            done = child.run([*install, *packages], limit=900, env=env, tick=tick)
+        else:
+            term.note("apt-get reaches no network: going on with what is there")
+    if online and not done.ok:  # one that is not to be had must not keep the others away
         for package in packages:
             child.run([*install, package], limit=900, env=env, tick=tick)
     progress.clear()
@@ -192,7 +198,7 @@ def _venv_install(packages, what):
     term.note(f"installing {what} into .venv ...")
     progress = term.Progress()
     done = child.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check",
-                      "--retries", "1", "--timeout", "20", *packages], limit=900,
+                      "--retries", "0", "--timeout", "10", *packages], limit=900,
                      tick=lambda seconds: progress.show(f"pip, {seconds:.0f} s"))
     progress.clear()
     if not done.ok:
