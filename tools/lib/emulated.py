@@ -1,4 +1,6 @@
 """Checking steps on the emulated device, with its counters in the place of times."""
+import textwrap
+
 from . import build, child, measure, sizes, term
 
 SMALL = (256, 256, 256)
@@ -32,7 +34,7 @@ def check(setup, chosen, size_list=None, seed=None, limit=None, suite=False,
             continue
         for size, _, _, found in measure.shapes(outcome):
             table.row([name, size, "yes", *cells(found)])
-    term.say(LEGEND, term.DIM)
+    term.say(textwrap.fill(LEGEND, 79), term.DIM)
     if wrong:
         term.error(f"{len(wrong)} of {len(chosen)} not right: {', '.join(wrong)}")
     return 1 if wrong else 0
@@ -41,9 +43,8 @@ def check(setup, chosen, size_list=None, seed=None, limit=None, suite=False,
 LEGEND = """\
 Counters of one launch. MB read: from global memory, all threads together. sect/req: 32-byte
 sectors per load of a warp (4: every lane the next 4 bytes). used%: bytes that lanes ask for
-of bytes loaded, over 100 where lanes share.
-smem x: wavefronts of shared memory against the ideal, 1 without bank conflicts. waits: at
-__syncthreads and mbarriers, threads counted."""
+of bytes loaded, over 100 where lanes share. smem x: wavefronts of shared memory against the ideal,
+1 without bank conflicts. waits: at __syncthreads and mbarriers, threads counted."""
 
 
 def _one(step, size_list, seed, limit, suite):
