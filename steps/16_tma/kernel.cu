@@ -78,27 +78,30 @@ __global__ void __launch_bounds__(NUM_THREADS)
   const int rows = min(GROUP_M, tiles_m - group * GROUP_M);  // the last group may be lower
   const int block_m = (group * GROUP_M + in_group % rows) * BLOCK_M;
   const int block_n = in_group / rows * BLOCK_N;
-  const int warp_id = threadIdx.x / 32, lane_id = threadIdx.x % 32;
+  const int warp_id = __shfl_sync(~0u, threadIdx.x / 32, 0), lane_id = threadIdx.x % 32;
   const int warp_m = warp_id / (BLOCK_N / WARP_N) * WARP_M;
   const int warp_n = warp_id % (BLOCK_N / WARP_N) * WARP_N;
 
   const int num_k_tiles = ceil_div(K, BLOCK_K);
-  // Starts the copy of one k tile into the ring; the barrier of its stage counts the bytes.
+  // Starts the copy of one k tile into the ring; the barrier of its stage counts the bytes. Issuing
+  // takes a while, so five warps issue one box each: A, and the four of B.
   auto load_tile = [&](int k_tile) {
-    const int stage = k_tile % NUM_STAGES, k = k_tile * BLOCK_K;
+    const int stage = k_tile % NUM_STAGES, k = k_tile * BLOCK_K, box = warp_id - 1;
     uint64_t* full_bar = &smem.full_bar[stage];
-    ptx::mbarrier_arrive_expect_tx(full_bar, STAGE_BYTES);
-    ptx::tma_load_2d(smem.a[stage], &tmap_a, k, block_m, full_bar);
-    for (int box = 0; box < BLOCK_N / BOX_N; ++box)
+    if (lane_id == 0 && warp_id == 0) {
+      ptx::mbarrier_arrive_expect_tx(full_bar, STAGE_BYTES);
+      ptx::tma_load_2d(smem.a[stage], &tmap_a, k, block_m, full_bar);
+    } else if (lane_id == 0 && box < BLOCK_N / BOX_N) {
       ptx::tma_load_2d(smem.b[stage][box], &tmap_b, block_n + box * BOX_N, k, full_bar);
+    }
   };
 
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < NUM_STAGES; ++stage) ptx::mbarrier_init(&smem.full_bar[stage], 1);
     ptx::fence_mbarrier_init();
-    for (int k_tile = 0; k_tile < min(NUM_STAGES - 1, num_k_tiles); ++k_tile) load_tile(k_tile);
   }
   __syncthreads();
+  for (int k_tile = 0; k_tile < min(NUM_STAGES - 1, num_k_tiles); ++k_tile) load_tile(k_tile);
 
   float acc[MMA_ROWS][MMA_COLS][4] = {};
   uint32_t frag_a[2][MMA_ROWS][4] = {}, frag_b[2][MMA_COLS / 2][2][2] = {};
@@ -111,8 +114,7 @@ __global__ void __launch_bounds__(NUM_THREADS)
   for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
     const int stage = k_tile % NUM_STAGES, ahead = k_tile + NUM_STAGES - 1;
     ptx::mbarrier_wait(&smem.full_bar[stage], k_tile / NUM_STAGES & 1);  // all of it has landed
-    __syncthreads();  // all have read the tile before this one, whose buffer is filled anew
-    if (threadIdx.x == 0 && ahead < num_k_tiles) load_tile(ahead);
+    __syncthreads();  // all have read the tile before this one, whose buffer may be filled anew
 #pragma unroll
     for (int k_inner = 0; k_inner < BLOCK_K / MMA_K; ++k_inner) {
       const int set = k_inner % 2;  // is read, while the other one, a k_inner older, multiplies
@@ -122,6 +124,7 @@ __global__ void __launch_bounds__(NUM_THREADS)
         load_fragments_b(frag_b[set][j / 2], smem.b[stage][warp_n / BOX_N], k_inner * MMA_K,
                          j * MMA_N);
       for (int i = 0; i < MMA_ROWS; ++i) multiply(set ^ 1, i);  // zeros, the very first time
+      if (k_inner == 0 && ahead < num_k_tiles) load_tile(ahead);
     }
   }
   for (int i = 0; i < MMA_ROWS; ++i) multiply(1, i);
