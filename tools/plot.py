@@ -4,22 +4,29 @@
   ./ladder plot plots/results/nvidia-h200.json    a recorded run
   ./ladder plot FILE --kind sizes                 TFLOPS over size
 
+  ./ladder plot --kind banks 11                   which bank each lane touches, of a step
+  ./ladder plot --kind bytes                      bytes per FLOP of every step
+
 Kinds: ladder (percent of peak for each step, with cuBLAS, the measured ceilings and the datasheet)
-and sizes. PNG and SVG, into out/.
+and sizes; roofline, bytes and utilisation of a result file; waits of a file of profiles; stages and
+tile of files that sweep wrote; banks of a step. PNG and SVG, into out/.
 """
 from pathlib import Path
 
-from .lib import files, paths, plots, results, setup, sizes, term
+from .lib import files, paths, plots, results, seeing, setup, sizes, term
 
 
 def arguments(parser):
     parser.add_argument("file", nargs="*", type=Path)
-    parser.add_argument("--kind", choices=("ladder", "sizes"), help="default: both")
+    parser.add_argument("--kind", choices=("ladder", "sizes", *seeing.KINDS),
+                        help="default: ladder and sizes")
     parser.add_argument("--sizes", "--size", help="of the file's sizes, only these")
     parser.add_argument("-o", "--out", default="out", metavar="FOLDER")
 
 
 def main(args):
+    if args.kind in seeing.KINDS:
+        return seeing.plot(args.kind, args.file, args.sizes, args.out)
     chosen = args.file or _default()
     loaded = {file: results.load(file) for file in chosen}  # every complaint before any picture
     size_list = sizes.parse(args.sizes) if args.sizes else None
