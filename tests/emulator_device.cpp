@@ -1,6 +1,7 @@
 // The parts of the emulated device one by one: threads, barriers, flags between blocks, memory,
 // what the hardware refuses. Together with emulator_tile, _hopper and _agreement every wrapper of
 // common/ptx is called.
+#include "common/emulator/mutate.h"
 #include "tests/emulator_support.h"
 
 namespace {
@@ -436,4 +437,29 @@ TEST_CASE("counters") {
   CHECK(emu::counters().mma_flops == 2 * 16 * 8 * 16);
   for (const auto& [name, value] : emu::counters_list(emu::counters()))
     if (name == "ldmatrix_requests") CHECK(value == 3);
+}
+
+// ---- mutation -----------------------------------------------------------------------------------
+
+namespace {
+
+__global__ void exchange(int* out, int twice) {
+  __shared__ int v[64];
+  v[threadIdx.x] = threadIdx.x;
+  __syncthreads();
+  if (twice) __syncthreads();
+  out[threadIdx.x] = v[63 - threadIdx.x];
+}
+
+}  // namespace
+
+TEST_CASE("mutation") {
+  gpu::Buffer out(256, "out");
+  const auto mutate = [&](int twice) {
+    return emu::mutate([&] {
+      return run(shape(dim3(1), dim3(64)), exchange, out.get<int>(), twice).count;
+    });
+  };
+  CHECK(mutate(0) == 0);  // the barrier is missed when it is left out
+  CHECK(mutate(1) == 1);  // neither of two is: nobody argues for that
 }

@@ -89,12 +89,10 @@ extern "C" {
 HOOKS(1) HOOKS(2) HOOKS(4) HOOKS(8) HOOKS(16)
 ATOMICS(8) ATOMICS(16) ATOMICS(32) ATOMICS(64)
 void __tsan_atomic_thread_fence(int) {}
-void __tsan_atomic_signal_fence(int) {}
 void __tsan_init() { emu::instrumented = true; }
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
 void __tsan_vptr_update(void**, void*) {}
-void __tsan_vptr_read(void**) {}
 void __tsan_read_range(void* p, size_t n) {
   emu::access(uintptr_t(p), unsigned(n), false, __builtin_return_address(0));
 }

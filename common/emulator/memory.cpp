@@ -40,12 +40,11 @@ void* device_malloc(size_t bytes, const char* name) {
   if (p == MAP_FAILED) throw std::bad_alloc();
   // Neither zero nor a number: whoever reads it before writing gets NaNs.
   memset(p + kGuard, 0xFF, size);
-  Region r;
+  Region& r = allocations[uintptr_t(p) + kGuard];
   r.begin = uintptr_t(p) + kGuard;
   r.bytes = size;
   r.global = true;
   r.name = name;
-  allocations[r.begin] = r;
   return reinterpret_cast<void*>(r.begin);
 }
 
