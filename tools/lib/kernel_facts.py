@@ -58,7 +58,7 @@ def read(step, values=None):
 
 
 def parse(text, values=None, name="the kernel"):
-    facts = Facts()
+    text, facts = code(text), Facts()
     structs = dict(re.findall(r"struct (\w+)(?:\s*:\s*\w+)? \{(.*?)\n\};", text, re.S))
     for type_, list_ in re.findall(r"^\s*(?:static )?constexpr (int|unsigned|uint16_t|uint32_t|"
                                   r"int64_t|size_t|bool) ([^;]+);", text, re.M):

@@ -101,7 +101,8 @@ def parse(data, name="it"):
         trace = Trace(data["step"], data["unit"], tuple(data["size"]), data["gpu"], data["sm"],
                       data["sms"], data["plain_us"], data["traced_us"], data["overhead_pct"], 0.0, [])
         labels = _labels(raw)
-        stamps = [e[0] for w in raw for e in w["events"] if e[2] & 0xFF not in (2, 3)]
+        stamps = [e[0] for w in raw for e in w["events"]
+                  if e[2] & 0xFF in KINDS and e[2] & 0xFF != 2 and _stamped(e)]
         if not stamps:
             raise UserError(f"{name} has no events: nothing in the kernel waits or copies")
         origin = min(stamps, key=lambda t: (t - stamps[0] + 2**31) % 2**32)
@@ -119,6 +120,13 @@ def parse(data, name="it"):
         warp.role = _role(warp)
         warp.spans = _spans(warp, trace.unit)
     return trace
+
+
+def _stamped(event):
+    """False for a group of copies whose first is unknown: an empty one, or a warp's first of all,
+    when shared memory held nothing useful yet."""
+    return (event[2] & 0xFF != 3 or event[0] not in (0, 2**32 - 1) and
+            (event[1] - event[0]) % 2**32 < 10**7)
 
 
 def _labels(raw):
@@ -145,8 +153,8 @@ def _events(raw, origin, labels):
         if kind in (None, "label"):
             continue
         begin, end = since(a), since(b)
-        if kind == "copy_commit" and (a in (0, 2**32 - 1) or not 0 <= end - begin < 10**7):
-            begin = end  # an empty group, or the first: shared memory held nothing useful yet
+        if not _stamped((a, b, what)):
+            begin = end
         event = Event(begin, end, kind, what >> 8 & 0xFF, what >> 16)
         for first, last, name, stage in labels:
             if first <= d < last:
