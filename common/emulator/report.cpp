@@ -117,7 +117,9 @@ const char* role(const Thread* t) {
 
 // Finished by the return of main(): a program that found something never reports success.
 void exit_non_zero(int status, void*) {
-  if (status == 0 && total) _exit(1);
+  if (status != 0 || !total) return;
+  fflush(nullptr);
+  _exit(1);
 }
 
 struct Event {

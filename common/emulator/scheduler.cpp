@@ -20,7 +20,7 @@ extern bool instrumented;
 namespace {
 
 namespace context = boost::context;
-constexpr size_t kStack = 64 * 1024;
+constexpr size_t kStack = 128 * 1024;
 
 context::fiber scheduler;  // while a thread runs: where to return to
 char* windows = nullptr;   // shared memory of all slots
