@@ -1,0 +1,287 @@
+"""learn: texts, hunts that apply, counters that move, and whole grades.
+
+In the default run: what needs no compiler, then every hunt (the planted copy must fail) and every
+exercise's counters (the step moves them, its base does not), and three exercises graded from start
+to end. With LADDER_FULL=1, all exercises are graded from start to end, in some ten minutes.
+"""
+import os
+import re
+import unittest
+from pathlib import Path
+from unittest import mock
+
+from support import ROOT, Sandbox
+from tools.lib import build, child, learn, learn_grade, measure, setup, sizes, steps
+
+FULL = bool(os.environ.get("LADDER_FULL"))
+GRADED = ("02", "10", "18")  # without LADDER_FULL
+# These go round every ring and give a persistent block several tiles.
+HUNTED = [(128, 256, 768), (640, 512, 128)]
+
+EXERCISE = """\
+---
+size: 64
+moves: mma_flops > 0  # FLOP on the Tensor Cores
+---
+# Exercise 10: double buffering
+
+Do it.
+
+## Hint 1
+one
+
+## Hint 2
+two
+
+## Hint 3
+three
+"""
+HUNT = """\
+# a comment
+hunt: too small
+hint: one
+hint: two
+hint: three
+- BLOCK_M = 64;
++ BLOCK_M = 32;
+
+hunt: no constant
+hint: one
+hint: two
+hint: three
+- constexpr int BLOCK_K
+"""
+
+
+class Command(Sandbox):
+    def setUp(self):
+        super().setUp()
+        self.folder = self.root / "steps" / "10_double_buffer"
+        (self.folder / "exercise.md").write_text(EXERCISE)
+        (self.folder / "hunts").write_text(HUNT)
+        (self.root / "steps" / "03_smem_tile" / "tile.h").write_text("// of the base\n")
+
+    def test_exercise(self):
+        done = self.ladder("learn", "exercise", "10")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("Do it.", done.stdout)
+        self.assertNotIn("three", done.stdout)
+        mine = self.root / "work" / "10_exercise"
+        head = (mine / "kernel.cu").read_text().splitlines()
+        self.assertTrue(head[0].startswith("// 10_exercise: the kernel of 03_smem_tile"))
+        self.assertEqual(head[1:4], ["// base: 03_smem_tile", "// arch: 80+", "// unit: mma_sync"])
+        self.assertNotIn("three", (mine / "TASK.md").read_text())
+        self.assertTrue((mine / "tile.h").exists())
+        self.assertEqual(self.ladder("learn", "exercise", "10", "--hint", "3").stdout, "three\n")
+        self.assert_one_line_error(self.ladder("learn", "exercise", "10"), "--again")
+        (mine / "kernel.cu").write_text("my work")
+        self.assertEqual(self.ladder("learn", "exercise", "10", "--again").returncode, 0)
+        self.assertEqual((mine / "kernel.cu.before").read_text(), "my work")
+
+    def test_hunt(self):
+        self.assertEqual(self.ladder("learn", "hunt", "10").returncode, 0)
+        self.assertIn("BLOCK_M = 32;", (self.root / "work/10_hunt1/kernel.cu").read_text())
+        self.assertEqual(self.ladder("learn", "hunt", "10").returncode, 0)  # the next one
+        text = (self.root / "work/10_hunt2/kernel.cu").read_text()
+        self.assertNotIn("BLOCK_K", text)
+        self.assertNotIn("K of a tile", text)  # nor its comment
+        self.assertEqual(self.ladder("learn", "hunt", "10", "--hint", "2").stdout, "two\n")
+        listed = self.ladder("learn", "list").stdout
+        self.assertIn("2 mistakes  (in work/: 10_hunt1 10_hunt2)", listed)
+        self.assertIn("exercise 10  double buffering\n", listed)
+
+    def test_untouched(self):
+        self.ladder("learn", "exercise", "10")
+        self.ladder("learn", "hunt", "10")
+        for what in ("10_exercise", "10_hunt1", "work/10_hunt1/"):
+            done = self.ladder("learn", "grade", what)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("FAIL  changed: nothing yet", done.stdout)
+            self.assertIn("does not pass yet: changed", done.stderr)
+
+    def test_errors(self):
+        for arguments, words in [
+                (("grade", "10"), "nothing of 10"), (("exercise", "03"), "have one: 10"),
+                (("hunt", "03"), "these have: 10"), (("grade", "x"), "12_hunt1"),
+                (("exercise",), "which one?"), (("hunt", "10", "--seed", "0"), "--seed"),
+                (("exercise", "99"), "99"), (("play", "10"), "invalid choice")]:
+            with self.subTest(arguments):
+                self.assert_one_line_error(self.ladder("learn", *arguments), words)
+        self.ladder("learn", "exercise", "10")
+        self.ladder("learn", "hunt", "10")
+        self.assert_one_line_error(self.ladder("learn", "grade", "10"), "10_exercise 10_hunt1")
+
+    def test_broken_files(self):
+        for file, text, words in [
+                ("exercise.md", "no front matter", "between ---"),
+                ("exercise.md", EXERCISE.replace("> 0  #", "grows  #"), "is no rule"),
+                ("exercise.md", EXERCISE.replace("## Hint 3", "## Hin 3"), "three hints"),
+                ("hunts", "- what", "begin with 'hunt: NAME'"),
+                ("hunts", HUNT.replace("hint: two\n", ""), "three hints"),
+                ("hunts", HUNT.replace("BLOCK_M = 64", "int"), "times, not once")]:
+            with self.subTest(words):
+                kept = (self.folder / file).read_text()
+                (self.folder / file).write_text(text)
+                action = "hunt" if file == "hunts" else "exercise"
+                self.assert_one_line_error(self.ladder("learn", action, "10"), words)
+                self.assertFalse((self.root / "work").exists())
+                (self.folder / file).write_text(kept)
+
+
+class Rules(unittest.TestCase):
+    def judge(self, text, counters, start):
+        return learn.rule(text, "here").judge(counters, start)
+
+    def test_against_the_start(self):
+        text = "a + b / c <= 0.5 x start  # so many"
+        self.assertTrue(self.judge(text, {"a": 1, "b": 1, "c": 2}, {"a": 4, "c": 2})[0])
+        held, words = self.judge(text, {"a": 3, "b": 1, "c": 2}, {"a": 4, "c": 2})
+        self.assertFalse(held)
+        self.assertEqual(words, "so many: 2, in the start 2; must be <= 1")
+        self.assertFalse(self.judge(text, {"a": 1}, {"a": 4, "c": 2})[0])  # nothing to divide by
+
+    def test_alone(self):
+        self.assertTrue(self.judge("a == 0  # none", {}, {"a": 3})[0])
+        self.assertFalse(self.judge("a > 0  # some", {}, {})[0])
+
+    def test_split(self):
+        """What a check says is told apart: a wrong product, a finding, or both."""
+        finding = "1 finding of the emulated device, first: deadlock: here"
+        for reason, wrong, found in [
+                ("integers: 3 of 8 elements are wrong", True, False),
+                (f"integers: {finding}", False, True),
+                (f"random normal, the same launch again: {finding}", False, True),
+                (f"integers: 3 of 8 elements are wrong; {finding}", True, True)]:
+            rows = [{"name": "x/8x8x8/check", "right": 0, "reason": reason}]
+            ran = child.Result(1, "", "")
+            got = learn_grade.split(measure.Outcome(None, {"benchmarks": rows}, reason, ran=ran))
+            self.assertEqual((bool(got[0]), bool(got[1])), (wrong, found), (reason, got))
+
+
+class Texts(unittest.TestCase):
+    def test_every_step_has_an_exercise(self):
+        have = {e.step.number for e in learn.exercises()}
+        there = {s.number for s in steps.everything() if 2 <= s.number <= 25}
+        self.assertEqual(there - have, set())
+
+    def test_tasks(self):
+        for one in learn.exercises():
+            with self.subTest(one.step.id):
+                self.assertRegex(one.task, rf"^# Exercise {one.step.id[:2]}: \S")
+                self.assertNotIn("```", one.task)  # the idea, not the code
+                self.assertIn(f"// arch: {one.step.arch}\n", learn.start_text(one))
+
+    def test_hunts_apply(self):
+        found = learn.hunts()
+        self.assertGreaterEqual(len(found), 12)
+        for one in found:
+            with self.subTest(one.id):
+                self.assertIn(one.id, one.start_text())
+        numbers = {h.step.number for h in found}
+        there = {s.number for s in steps.everything()}
+        self.assertEqual({10, 12, 15, 18, 19, 21, 22, 23} & there - numbers, set())
+
+
+def wrong(text):
+    """A reference step that leaves out the last row: faster, and wrong."""
+    head, _, _ = text.rpartition("REGISTER_STEP(supports, prepare);")
+    return head + """\
+static Launch prepare_less(const Problem& p) {
+  Problem less = p;
+  less.M = std::max<int64_t>(1, p.M - 1);
+  return prepare(less);
+}
+REGISTER_STEP(supports, prepare_less);
+"""
+
+
+def unchanged(text):
+    return text.replace('#include "common/step.h"', '#include "common/step.h"\n// my solution', 1)
+
+
+class OnTheEmulatedDevice(unittest.TestCase):
+    """Real builds, in build/emulated; copies go to build/learn, as those of `learn grade`."""
+
+    @classmethod
+    def setUpClass(cls):
+        with mock.patch.dict(os.environ, {"LADDER_NO_INSTALL": "1"}):
+            cls.ready = setup.ready()
+        if gone := {"cmake", "ninja", "g++", "Boost.Context"} & cls.ready.missing.keys():
+            raise unittest.SkipTest(f"{', '.join(sorted(gone))} missing")
+        learn_grade.clear()
+        cls.hunts = learn.hunts()
+        cls.exercises = learn.exercises()
+        cls.graded = [e for e in cls.exercises if FULL or e.step.id[:2] in GRADED]
+        cls.copies = {h.id: learn_grade.copy(h, h.start_text()) for h in cls.hunts}
+        for one in cls.graded:
+            reference = one.step.kernel.read_text(encoding="utf-8")
+            for name, text in [("wrong", wrong(reference)), ("reference", reference),
+                               ("unchanged", unchanged(learn.start_text(one)))]:
+                copy = learn_grade.copy(one, text, f"{one.step.id[:2]}_{name}")
+                for header in (one.base if name == "unchanged" else one.step).folder.glob("*.h"):
+                    (copy.folder / header.name).write_bytes(header.read_bytes())
+                cls.copies[copy.id] = copy
+        needed = {s.id for e in cls.exercises for s in (e.step, e.base)}
+        cls.failed = build.build(cls.ready, "emulated", [*cls.copies, *sorted(needed)],
+                                 extra=learn_grade.FOLDER, quiet=True)
+
+    @classmethod
+    def tearDownClass(cls):
+        learn_grade.clear()
+
+    def test_builds(self):
+        self.assertEqual(self.failed, {})
+
+    def test_hunts(self):
+        """The planted copy fails where the original passes."""
+        for one, (planted, original) in child.side_by_side(self.hunts, self.hunted):
+            with self.subTest(f"{one.id}, {one.name}"):
+                self.assertNotEqual(planted, "")
+                self.assertEqual(original, "")
+
+    def hunted(self, one):
+        found = []
+        for step in (self.copies[one.id], one.step):
+            why = ""
+            for size in HUNTED:
+                why = why or measure.check(step, "emulated", [size], 1, limit=100).reason
+            if not why:
+                rows = list(learn_grade.counters(one, step))
+                why = rows[0][2] if rows[0][1] == learn_grade.FAIL else ""
+            found.append(why)
+        return found
+
+    def test_counters(self):
+        """Each exercise's counters tell the step from its base."""
+        def judged(one):
+            got, start = (learn_grade.counted(s, one.size) for s in (one.step, one.base))
+            return ([r.judge(got, start) for r in one.moves],
+                    [r.judge(start, start)[0] for r in one.moves])
+
+        for one, (step, base) in child.side_by_side(self.exercises, judged):
+            with self.subTest(one.step.id):
+                self.assertEqual([words for held, words in step if not held], [])
+                self.assertFalse(all(base), "the start itself passes")
+
+    def test_grades(self):
+        """The step passes; a fast but wrong and a right but unchanged one fail, for that reason."""
+        jobs = [(e, name) for e in self.graded for name in ("reference", "wrong", "unchanged")]
+
+        def grade(job):
+            one, name = job
+            return list(learn_grade.emulated(one, self.copies[f"{one.step.id[:2]}_{name}"]))
+
+        for (one, name), rows in child.side_by_side(jobs, grade):
+            with self.subTest(f"{one.step.id}, {name}"):
+                stage, state, words, _ = rows[-1]
+                expected = {"reference": ("moved", "ok"), "wrong": ("right", "FAIL"),
+                            "unchanged": ("moved", "FAIL")}[name]
+                # A base may take fewer shapes than the step: then it is not right at all of them.
+                if name == "unchanged" and stage == "right":
+                    expected = ("right", "FAIL")
+                    self.assertIn("multiple", words)
+                self.assertEqual((stage, state), expected, words)
+
+
+if __name__ == "__main__":
+    unittest.main()
