@@ -127,7 +127,6 @@ void count_matrix(Access& c, const void* const* rows, unsigned matrices) {
 }
 
 const Counters& counters() { return state.counters; }
-
 std::vector<std::pair<std::string, double>> counters_list(const Counters& c) {
   std::vector<std::pair<std::string, double>> list;
   auto add = [&](const std::string& name, uint64_t n) { list.emplace_back(name, double(n)); };

@@ -117,9 +117,7 @@ const char* role(const Thread* t) {
 
 // Finished by the return of main(): a program that found something never reports success.
 void exit_non_zero(int status, void*) {
-  if (status != 0 || !total) return;
-  fflush(nullptr);
-  _exit(1);
+  if (status == 0 && total) fflush(nullptr), _exit(1);
 }
 
 struct Event {
@@ -265,12 +263,13 @@ void clear_reports() {
 void trace(const char* what, uintptr_t address, Site at) {
   if (!tracing) return;
   std::string buffer = place(address);
-  buffer = buffer.substr(0, buffer.find(" +"));
+  buffer.resize(std::min(buffer.size(), buffer.find(" +")));
   const Cta* cta = cta_of(address) ? cta_of(address) : self ? self->cta : nullptr;
   Event e{what, buffer, self ? who(self) : "the device", at, cta ? cta->block : uint3{}};
-  const bool again = !events.empty() && events.back().what == e.what &&
-                     events.back().buffer == buffer && events.back().at == at;
-  if (!again) events.push_back(std::move(e));
+  for (size_t i = events.size(), n = 0; i > 0 && n < 2; --i, ++n)  // A and B take turns
+    if (events[i - 1].what == e.what && events[i - 1].buffer == buffer && events[i - 1].at == at)
+      return;
+  events.push_back(std::move(e));
 }
 
 }  // namespace emu
