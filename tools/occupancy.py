@@ -41,7 +41,8 @@ def main(args):
                              f"{steps.dotted(gpu['sm'])}")
     facts = kernel_facts.read(step)
     text = step.kernel.read_text(encoding="utf-8")
-    choices = [sweep.parse(word, text, step.id) for word in args.values] or around(step, facts, text)
+    choices = [sweep.parse(word, text, step.id) for word in args.values]
+    choices = choices or around(step, facts, text)
     combinations = [dict(c) for c in itertools.product(*[[(n, v) for v in values]
                                                          for n, values in choices])]
     if len(combinations) > MOST_ROWS:
@@ -122,8 +123,8 @@ def one(step, gpu, size, values, as_is, kept):
             rate = term.tflops(model.predict(step, gpu, size, "burst", values, kept).tflops)
         except term.UserError:
             rate = "-"
-    return [threads, f"{mark}{registers}" if registers else "?", f"{smem / 1024:.1f}K", blocks, limit,
-            rate], ""
+    return [threads, f"{mark}{registers}" if registers else "?", f"{smem / 1024:.1f}K", blocks,
+            limit, rate], ""
 
 
 def _driver(step, gpu, found, size):

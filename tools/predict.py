@@ -29,35 +29,48 @@ def main(args):
         for step, reason in counts.refresh(ready, chosen, say=term.note).items():
             term.note(f"{step} not counted: {reason}")
     recorded = recorded_of(gpu)
-    kept = counts.load()
+    if not show(gpu, chosen, size_list, regimes, recorded, "recorded"):
+        raise term.UserError("none of these steps can be predicted; see the reasons above")
+    stale = [s.id for s in chosen if not counts.is_fresh(s)]
+    if stale:
+        term.note(f"kernels changed since they were counted: {', '.join(stale)}; --refresh counts "
+                  "anew")
+    return 0
+
+
+def show(gpu, chosen, size_list, regimes, data, word):
+    """Tables of predictions, beside the rates in `data` if there is some; how many rows. Also what
+    `run --predict` prints after its own tables."""
+    kept, shown = counts.load(), 0
     for size in size_list:
         term.say(f"\npredicted for {gpu['name']}, {sizes.text(size)}"
-                 + ("" if recorded is None else ", and recorded"), term.BOLD)
-        table = term.Table([("step", 28), ("regime", 9), ("predicted", 9), ("recorded", 8),
-                            ("off", 5), ("limit", 14)])
+                 + ("" if data is None else f", and {word}"), term.BOLD)
+        table = term.Table([("step", 28), ("regime", 9), ("predicted", 9), (word, 8), ("off", 5),
+                            ("limit", 14)])
         table.header()
-        shown = 0
+        close = total = 0
         for step in chosen:
             for regime in regimes:
                 try:
                     p = model.predict(step, gpu, size, regime, kept=kept,
-                                      ceilings=ceilings_of(recorded, regime))
+                                      ceilings=ceilings_of(data, regime))
                 except term.UserError as error:
                     table.failed(step.id, error)
                     break
                 shown += 1
-                found = recorded.value(step.id, size, regime) if recorded else None
-                off = "" if not found else f"{100 * (p.tflops / found - 1):+.0f} %"
-                table.row([step.id, regime, term.tflops(p.tflops), term.tflops(found), off, p.bound])
-        if not shown:
-            raise term.UserError("none of these steps can be predicted; see the reasons above")
-    stale = [s.id for s in chosen if not counts.is_fresh(s, kept)]
-    if stale:
-        term.note(f"kernels changed since they were counted: {', '.join(stale)}; --refresh counts "
-                  "anew")
-    term.say("\nTFLOPS. limit: what is busiest, or 'taking turns' (math and copies of a block do not "
-             "overlap)\nor 'waiting' (latency).", term.DIM)
-    return 0
+                found = data.value(step.id, size, regime) if data else None
+                off = ""
+                if found:
+                    total += 1
+                    close += abs(p.tflops / found - 1) <= 0.15
+                    off = f"{100 * (p.tflops / found - 1):+.0f} %"
+                table.row([step.id, regime, term.tflops(p.tflops), term.tflops(found), off,
+                           p.bound])
+        if total:
+            term.say(f"{close} of {total} within 15 %")
+    term.say("\nTFLOPS. limit: what is busiest, or 'taking turns' (math and copies of a block do "
+             "not overlap)\nor 'waiting' (latency). How: notes/prediction.md", term.DIM)
+    return shown
 
 
 def recorded_of(gpu):
@@ -73,25 +86,14 @@ def recorded_of(gpu):
 
 
 def ceilings_of(recorded, regime):
-    """{unit: TFLOPS} as recorded, or None where they are not all there."""
+    """{unit: TFLOPS} as measured, or None where they are not all there."""
     if recorded is None:
         return None
     found = {}
     for unit in ("ffma", "mma_sync", "wgmma"):
-        values = [row.get("tflops") for row in recorded.rows.values()
-                  if row.subject == f"ceiling_{unit}" and row.regime == regime and row.get("tflops")]
+        rows = [row for row in recorded.rows.values()
+                if row.subject == f"ceiling_{unit}" and row.regime == regime]
+        values = [row.get("tflops") for row in rows if row.get("tflops")]
         if values:
             found[unit] = max(values)
     return found if len(found) == 3 else None
-
-
-def beside(step, row):
-    """What `run --predict` shows beside a measured row: "predicted 512 (+3 %)", or why not."""
-    try:
-        gpu = occupancy.gpu(row.words.get("gpu", "h200"))
-        p = model.predict(step, gpu, row.size, row.regime)
-    except term.UserError as error:
-        return f"no prediction: {error}"
-    measured = row.get("tflops")
-    return f"predicted {p.tflops:.3g}" + (f" ({100 * (p.tflops / measured - 1):+.0f} %)"
-                                           if measured else "")

@@ -61,7 +61,8 @@ def ncu():
 def _measured(chosen, size_list, args):
     gpus, problem = device.gpus()
     if not gpus:
-        raise term.UserError(f"no GPU to profile on ({problem}); --recorded shows recorded profiles")
+        raise term.UserError(f"no GPU to profile on ({problem}); --recorded shows recorded "
+                             "profiles")
     program = ncu()
     ready = setup.ready()
     options.choose_device("gpu", ready)
@@ -167,8 +168,8 @@ def rows():
     return [("tensor pipe busy, %", pct("tensor_pct"),
              "the aim; reads 98 for mma.sync at 2/3 of the wgmma rate on Hopper"),
             ("FMA pipe busy, %", pct("fma_pct"), "CUDA cores; address arithmetic counts too"),
-            ("issue slots used, %", pct("issue_pct"), "near 100: too many instructions per product"),
-            ("warps resident, %", pct("occupancy_pct"), "low is fine where copies run by themselves"),
+            ("issue slots used, %", pct("issue_pct"), "near 100: too many instructions a product"),
+            ("warps resident, %", pct("occupancy_pct"), "low is fine where copies need no warp"),
             ("DRAM busy, %", pct("dram_pct"), "near 100: every byte must be used more often"),
             ("L2 busy, %", pct("l2_pct"), "near 100: larger tiles or multicast"),
             ("L2 hits, %", pct("l2_hit_pct"), "low: blocks that run together share too little"),

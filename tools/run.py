@@ -12,7 +12,9 @@ missing. Exit code: 0 when every step asked for is right.
 """
 from pathlib import Path
 
-from .lib import emulated, files, options, paths, plots, results, session, setup, sizes, steps, term
+from . import predict
+from .lib import (emulated, files, occupancy, options, paths, plots, results, session, setup, sizes,
+                  steps, term)
 
 
 def arguments(parser):
@@ -22,6 +24,8 @@ def arguments(parser):
     options.add_device(parser)
     options.add_out(parser)
     options.add_limit(parser)
+    parser.add_argument("--predict", action="store_true",
+                        help="then predicted beside measured (./ladder predict needs no GPU)")
     parser.add_argument("--no-plots", action="store_true", help="table and results only")
 
 
@@ -42,11 +46,14 @@ def main(args):
     session.offer_emulated(unfit)
     if not fit:
         raise term.UserError(f"{ready.gpu.name} runs none of these steps")
+    known = occupancy.gpu(ready.gpu.name) if args.predict else None
     target = out / "results.json"
     run = session.Session(ready, fit, size_list or [(4096,) * 3], regimes, args.time_limit,
                           after_each=lambda s: results.save(s.merged(), target))
     code = run.run()
     session.tell_failures(run)
+    if args.predict and run.children:
+        predict.show(known, fit, run.sizes, regimes, run.merged(), "measured")
     if run.children:
         made = [] if args.no_plots else plots.draw(ready, target, out)
         term.say("\n" + ", ".join(paths.shown(p) for p in [target, *made]))
