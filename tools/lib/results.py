@@ -207,17 +207,23 @@ def _take_samples(row, entries):
 
 def baselines(step_rows):
     """The rows of cuBLAS and of the ceilings: for each, the median over the children that measured
-    it beside their step."""
+    it beside their step. In the sustained regime a block inherits the heat of those before it, so
+    cuBLAS' tensor kernels count only where the step was of the same kind, if there is such a step:
+    after a CUDA-core kernel, which draws 460 W and not 700, they would read as after a pause."""
     gathered = {}
+    step_rows = [row for row in step_rows if row.is_step]
+    hottest = next((unit for unit in ("wgmma", "mma_sync")
+                    if any(row.words.get("unit") == unit for row in step_rows)), None)
     for row in step_rows:
-        if not row.is_step:
-            continue
         rest = row.name.split("/", 1)[1]
         subjects = {"cublas_default": "cublas_default_tflops",
                     "cublas_best": "cublas_best_tflops", "cublas_fp32": "cublas_fp32_tflops"}
         if row.words.get("unit"):
             subjects[f"ceiling_{row.words['unit']}"] = "ceiling_tflops"
         for subject, counter in subjects.items():
+            if subject in ("cublas_default", "cublas_best") and row.regime == "sustained" \
+                    and row.words.get("unit") != hottest and hottest:
+                continue
             if row.get(counter):
                 gathered.setdefault(f"{subject}/{rest}", []).append(row.get(counter))
     rows = {}
