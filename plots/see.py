@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Pictures that explain the numbers.
 
-  see.py roofline plots/results/nvidia-h200.json     each step against L2, shared memory and its unit
+  see.py roofline plots/results/nvidia-h200.json     each step against its limits
   see.py bytes [RESULTS]                             bytes per FLOP by level, predicted and counted
   see.py waits plots/results/profiles/nvidia-h200.json    what warps wait for, step by step
   see.py stages out/sweep-12_multistage.json         TFLOPS over stages, and predicted
@@ -19,13 +19,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.dont_write_bytecode = True
 
 from plot import BURST, GRID, INK, SOFT, SUSTAINED, headline, pyplot, spread_out  # noqa: E402
-from tools.lib import (banks, counts, kernel_facts, model, occupancy, paths, profiling,  # noqa: E402
-                       results, sizes, steps)
+from tools.lib import (banks, counts, kernel_facts, model, occupancy, paths,  # noqa: E402
+                       profiling, results, sizes, steps)
 from tools.lib.term import UserError  # noqa: E402
 
 UNITS = {"ffma": ("#b06a3c", "CUDA cores"), "mma_sync": ("#a0528f", "mma.sync"),
          "wgmma": ("#1f5fa8", "wgmma")}
-LEVELS = {"smem": ("#5b8a3c", "shared memory and L1"), "l2": ("#e08b2c", "L2"), "hbm": ("#b3261e", "HBM")}
+LEVELS = {"smem": ("#5b8a3c", "shared memory and L1"), "l2": ("#e08b2c", "L2"),
+          "hbm": ("#b3261e", "HBM")}
 HEADLINE = (4096, 4096, 4096)
 
 
@@ -149,7 +150,8 @@ def bytes_moved(data, size, recorded, gpu=None, profiles=None):
             continue
     if not found:
         raise UserError("no step's bytes are known: ./ladder predict --refresh")
-    figure, axis = plt.subplots(figsize=(max(8, 0.42 * len(found) + 2.5), 4.8), layout="constrained")
+    figure, axis = plt.subplots(figsize=(max(8, 0.42 * len(found) + 2.5), 4.8),
+                                layout="constrained")
     for level, (colour, words) in LEVELS.items():
         axis.plot(range(len(found)), [m[level] for _, m in found], "o-", color=colour, markersize=5,
                   linewidth=1, label=f"{words}, predicted")
@@ -182,7 +184,8 @@ def waits(profiles, gpu_name):
     rows = [(name, v) for name, v in profiles.items() if profiling.top_stalls(v)]
     if not rows:
         raise UserError("the file has no stall reasons")
-    reasons = sorted(profiling.STALLS, key=lambda s: -sum(v.get(f"stall_{s}") or 0 for _, v in rows))
+    total = {s: sum(v.get(f"stall_{s}") or 0 for _, v in rows) for s in profiling.STALLS}
+    reasons = sorted(total, key=lambda s: -total[s])
     good = {"math_pipe_throttle": "#1f5fa8", "gmma": "#5b93d1", "not_selected": "#a9c6e8"}
     rest = iter(["#b3261e", "#e08b2c", "#7a3b9a", "#8a8a8a", "#5b8a3c", "#c9a227", "#b08ab8",
                  "#9c6b4f", "#cccccc"])
@@ -198,8 +201,8 @@ def waits(profiles, gpu_name):
                   label=f"{short}: {words}")
         left = [a + b for a, b in zip(left, values)]
     axis.set_yticks(range(len(rows)))
-    axis.set_yticklabels([name.replace("/", "  ").replace("x", " × ") if name.split("/")[1] != sizes.
-                          text(HEADLINE) else name.split("/")[0] for name, _ in rows], fontsize=8)
+    names = [name.removesuffix("/" + sizes.text(HEADLINE)).replace("/", "  ") for name, _ in rows]
+    axis.set_yticklabels(names, fontsize=8)
     axis.invert_yaxis()
     axis.set_xlabel("cycles that a warp waits for each instruction it issues, by reason")
     axis.grid(axis="x", color=GRID, linewidth=0.7)
@@ -267,7 +270,7 @@ def tile(several, size, recorded):
         rows = sweep_rows(data)
         here = size_in(data, size)
         names = list(dict.fromkeys(name for values, _, _ in rows for name in values))
-        labels = [" × ".join(str(values[n]) for n in names if n in values) for values, _, _ in rows]
+        labels = [" × ".join(str(v[n]) for n in names if n in v) for v, _, _ in rows]
         for regime, colour in (("burst", BURST), ("sustained", SUSTAINED)):
             ys = [data.value(subject, here, regime) for _, _, subject in rows]
             order = sorted(range(len(rows)), key=lambda i: list(rows[i][0].values()))
@@ -279,9 +282,9 @@ def tile(several, size, recorded):
                                      rotation_mode="anchor", fontsize=8)
         axis.set_xlabel(" × ".join(names))
         only_k = names == ["BLOCK_K"]
-        axis.set_title(f"{rows[0][1]}: " + ("BLOCK_K changes barriers and lead, not traffic" if only_k
-                                            else "larger tiles: fewer bytes per FLOP"),
-                       loc="left", fontsize=9.5)
+        words = ("BLOCK_K changes barriers and lead, not traffic" if only_k else
+                 "larger tiles: fewer bytes per FLOP")
+        axis.set_title(f"{rows[0][1]}: {words}", loc="left", fontsize=9.5)
         axis.grid(axis="y", color=GRID, linewidth=0.7)
         axis.legend(frameon=False)
         axis.set_ylim(bottom=0)
@@ -318,8 +321,8 @@ def utilisation(data, size, recorded):
     axis.legend(frameon=False, fontsize=8, loc="upper left", ncols=3)
     axis.grid(axis="y", color=GRID, linewidth=0.7)
     axis.set_axisbelow(True)
-    headline(figure, f"Utilisation says busy, not useful: {data.context['gpu']}, {sizes.text(size)}, "
-             f"{regime}", data, recorded)
+    headline(figure, f"Utilisation says busy, not useful: {data.context['gpu']}, "
+             f"{sizes.text(size)}, {regime}", data, recorded)
     return figure
 
 
@@ -330,7 +333,8 @@ def draw_banks(step):
     accesses = banks.read(step)[:3]
     figure, axes = plt.subplots(1, len(accesses), figsize=(6.4 * len(accesses), 7.6), squeeze=False,
                                 layout="constrained")
-    colours = ["#1f5fa8", "#e08b2c", "#5b8a3c", "#b3261e", "#7a3b9a", "#3c9a9a", "#c9a227", "#8a5a44"]
+    colours = ["#1f5fa8", "#e08b2c", "#5b8a3c", "#b3261e", "#7a3b9a", "#3c9a9a", "#c9a227",
+               "#8a5a44"]
     for axis, access in zip(axes[0], accesses):
         for lane in range(32):
             matrix, row = divmod(lane, 8)
@@ -340,11 +344,11 @@ def draw_banks(step):
             axis.text(-0.6, y + 0.5, str(lane), fontsize=6.5, ha="right", va="center", color=INK)
         for matrix in range(4):
             times = access.wavefronts(matrix)
-            axis.text(32.6, 35 - matrix * 9 - 3.5, f"{times} wavefront" + "s" * (times > 1), fontsize=8,
-                      rotation=90, va="center", color="#b3261e" if times > 1 else "#1a7f37",
+            axis.text(32.6, 35 - matrix * 9 - 3.5, f"{times} wavefront" + "s" * (times > 1),
+                      fontsize=8, rotation=90, va="center", color="#b3261e" if times > 1 else "#1a7f37",
                       fontweight="bold")
-            axis.add_patch(plt.Rectangle((0, 28 - matrix * 9), 32, 8, fill=False, edgecolor="#b0b0b0",
-                                         linewidth=0.8))
+            axis.add_patch(plt.Rectangle((0, 28 - matrix * 9), 32, 8, fill=False,
+                                         edgecolor="#b0b0b0", linewidth=0.8))
         axis.set_xlim(-2, 34.5)
         axis.set_ylim(0, 36.5)
         axis.set_yticks([])
@@ -357,8 +361,8 @@ def draw_banks(step):
         axis.set_title(f"{access.what}, line {access.line}\n{access.expression}", loc="left",
                        fontsize=8.5)
     title(figure, f"{step.id}: banks that the lanes touch",
-          "by the index functions of its kernel.cu; rows of a matrix in one column of banks must be "
-          "served one after the other")
+          "by the index functions of its kernel.cu; rows of a matrix in one column of banks must "
+          "be served one after the other")
     return figure
 
 

@@ -19,12 +19,13 @@ from tools.lib.term import UserError  # noqa: E402
 COLOURS = {"math": "#1f5fa8", "copy": "#e08b2c", "both": "#5b8a3c", "data": "#c9c9c9",
            "slot": "#e3e3e3", "sync": "#9a9a9a", "epilogue": "#7a3b9a", "store": "#d5bfe0",
            "other": "#f3efe6"}
-MARKS = {"tma_load": ("v", "#a85b00"), "copy_commit": ("|", "#a85b00"), "tma_store": ("^", "#7a3b9a")}
+MARKS = {"tma_load": ("v", "#a85b00"), "copy_commit": ("|", "#a85b00"),
+         "tma_store": ("^", "#7a3b9a")}
 ROW, LEGEND = 0.30, 0.62  # inches
 
 
 def rows_of(trace, cta, most=12):
-    """The warps to draw, the copying ones first: all of them, or, of many that do the same, some."""
+    """The warps to draw, the copying ones first; of many that do the same, some."""
     warps = trace.of(cta)
     producers = [w for w in warps if w.role == "producer"]
     others = [w for w in warps if w.role != "producer"]
@@ -40,7 +41,7 @@ def name_of(warp, trace):
 
 
 def middle(trace, warps, cycles):
-    """A window in the steady state: half-way through the main loop of the first multiplying warp."""
+    """A window in the steady state: half-way through the first multiplying warp's main loop."""
     chosen = [w for w in warps if w.role != "producer"] or warps
     begin, end = chosen[0].begin, chosen[0].end
     if trace.unit == "wgmma":  # of a persistent kernel, its first tile

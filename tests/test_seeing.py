@@ -13,8 +13,8 @@ import synthetic
 import synthetic_trace
 from support import ROOT, Sandbox
 
-from tools.lib import (banks, counts, kernel_facts, model, occupancy, profiling, steps,  # noqa: E402
-                       tracing)
+from tools.lib import (banks, counts, kernel_facts, model, occupancy,  # noqa: E402
+                       profiling, steps, tracing)
 from tools.lib.term import UserError  # noqa: E402
 
 PLOT_PYTHON = os.environ.get("LADDER_PLOT_PYTHON")
@@ -324,7 +324,8 @@ class Commands(Sandbox):
                 (("trace",), "name a step"), (("trace", "10", "--sizes", "1.5"), "size"),
                 (("trace", "10", "--sizes", "64,128"), "one size"),
                 (("trace", "10", "--sm", "-2"), "--sm"),
-                (("profile", "10"), "no GPU"), (("profile", "10", "--recorded"), "nothing recorded"),
+                (("profile", "10"), "no GPU"),
+                (("profile", "10", "--recorded"), "nothing recorded"),
                 (("profile", "77"), "./ladder list"),
                 (("occupancy", "10", "--gpu", "voodoo2"), "h200"),
                 (("occupancy", "17", "--gpu", "a100"), "9.0"),

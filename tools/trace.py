@@ -53,7 +53,8 @@ def main(args):
         tracing.load(file)  # every complaint before any work
     for step in chosen:
         if step.arch == "75+":
-            raise term.UserError(f"{step.id} has nothing asynchronous to trace; steps from 07 on do")
+            raise term.UserError(f"{step.id} has nothing asynchronous to trace; steps from 07 on "
+                                 "have")
     out = files.writable_folder(args.out)
     if chosen:
         listed += _traced(chosen, size_list[0], args, out)
@@ -86,8 +87,8 @@ def _show(file, out):
     gpu = _gpu(trace.gpu)
     rate = gpu["flop_clk_sm"].get(trace.unit) if gpu else None
     busy = f", needed {100 * tracing.active(trace, rate):.0f} % of the time" if rate else ""
-    term.say(f"{trace.step}, {sizes.text(trace.size)}, SM {trace.sm} of {trace.gpu}: tensor pipe fed "
-             f"{100 * tracing.fed(trace):.0f} % of the time{busy}; warps that multiply wait "
+    term.say(f"{trace.step}, {sizes.text(trace.size)}, SM {trace.sm} of {trace.gpu}: tensor pipe "
+             f"fed {100 * tracing.fed(trace):.0f} % of the time{busy}; warps that multiply wait "
              f"{100 * tracing.waiting(trace):.1f} % of the main loop; time stamps cost "
              f"{trace.overhead:.1f} %" + (" (more than 10 %: waits look longer than they are)"
                                           if trace.overhead > 10 else ""))

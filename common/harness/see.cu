@@ -79,7 +79,8 @@ class Watch {
 /// The memory that traced launches write to.
 class Recorder {
  public:
-  Recorder() : events_(kPlaces * sizeof(Event), "trace"), used_(sizeof(uint32_t), "trace counter") {}
+  Recorder()
+      : events_(kPlaces * sizeof(Event), "trace"), used_(sizeof(uint32_t), "trace counter") {}
   ~Recorder() {
     try {
       set_trace({nullptr, nullptr, -1, 0});
@@ -114,7 +115,8 @@ int trace_command(const Program& program, const SeeOptions& o) {
   const Step traced = find_step(program.step + ".trace");
   require_support(plain, o.size);
   const size_t guard = guard_bytes(o.size);
-  require_memory(Operands::bytes(o.size, guard) + kPlaces * sizeof(Event), "to trace " + text(o.size));
+  require_memory(Operands::bytes(o.size, guard) + kPlaces * sizeof(Event),
+                 "to trace " + text(o.size));
   Operands operands(o.size, Inputs::normal, 5, guard);
   const Launch launch_plain = plain.prepare(operands.problem);
   const Launch launch_traced = traced.prepare(operands.problem);

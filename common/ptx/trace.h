@@ -158,7 +158,7 @@ PTX_FN void label(const void* p, size_t bytes, const char* name, int stage = -1)
                   high);
 }
 
-// ---- copies of threads ----------------------------------------------------------------------------
+// ---- copies of threads --------------------------------------------------------------------------
 template <int BYTES>
 PTX_FN void cp_async_ca(void* smem, const void* gmem, bool valid = true) {
   trace::copy_issued(smem);
@@ -182,7 +182,7 @@ PTX_FN void cp_async_mbarrier_arrive_noinc(uint64_t* bar, LINE) {
   trace::instant(trace::Kind::arrive, line, smem_addr(bar));
 }
 
-// ---- barriers -------------------------------------------------------------------------------------
+// ---- barriers -----------------------------------------------------------------------------------
 PTX_FN void syncthreads(LINE) {
   trace::interval(trace::Kind::barrier, line, 0, 0, [] { __syncthreads(); });
 }
@@ -200,7 +200,7 @@ PTX_FN void cluster_sync(LINE) {
   trace::interval(trace::Kind::cluster_barrier, line, 0, 0, [] { ptx_raw::cluster_sync(); });
 }
 
-// ---- mbarriers ------------------------------------------------------------------------------------
+// ---- mbarriers ----------------------------------------------------------------------------------
 PTX_FN void mbarrier_wait(uint64_t* bar, uint32_t parity, LINE) {
   trace::interval(trace::Kind::mbarrier_wait, line, smem_addr(bar), 0,
                   [&] { ptx_raw::mbarrier_wait(bar, parity); });
@@ -222,7 +222,7 @@ PTX_FN void mbarrier_arrive_remote_release_cluster(uint64_t* bar, uint32_t cta, 
   trace::instant(trace::Kind::arrive, line, smem_addr(bar));
 }
 
-// ---- TMA ------------------------------------------------------------------------------------------
+// ---- TMA ----------------------------------------------------------------------------------------
 PTX_FN void tma_load_2d(void* smem, const CUtensorMap* map, int x, int y, uint64_t* bar, LINE) {
   ptx_raw::tma_load_2d(smem, map, x, y, bar);
   trace::instant(trace::Kind::tma_load, line, smem_addr(smem));
@@ -242,7 +242,7 @@ PTX_FN void tma_store_wait_group_read(LINE) {
                   [] { ptx_raw::tma_store_wait_group_read<N>(); });
 }
 
-// ---- wgmma ----------------------------------------------------------------------------------------
+// ---- wgmma --------------------------------------------------------------------------------------
 PTX_FN void wgmma_commit_group(LINE) {
   ptx_raw::wgmma_commit_group();
   trace::instant(trace::Kind::wgmma_commit, line);
@@ -260,7 +260,7 @@ PTX_FN void wgmma_wait_group(float (&acc)[TILES][REGS], LINE) {
   trace::interval(trace::Kind::wgmma_wait, line, 0, N, [&] { ptx_raw::wgmma_wait_group<N>(acc); });
 }
 
-// ---- flags in global memory -----------------------------------------------------------------------
+// ---- flags in global memory ---------------------------------------------------------------------
 PTX_FN void wait_until(const int* flag, int value, LINE) {
   trace::interval(trace::Kind::flag_wait, line, 0, 0, [&] { ptx_raw::wait_until(flag, value); });
 }

@@ -142,8 +142,8 @@ int main() {{
         except OSError:
             raise UserError("banks needs g++: apt-get install g++") from None
         if built.returncode:
-            raise UserError(f"{name}: its address '{' '.join(index.split())}' could not be taken out "
-                            "of the kernel")
+            raise UserError(f"{name}: its address '{' '.join(index.split())}' could not be taken "
+                            "out of the kernel")
         lanes = subprocess.run([program], capture_output=True, text=True, timeout=20)
     found = [int(word) for word in lanes.stdout.split()]
     if len(found) != 32:

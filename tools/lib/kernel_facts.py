@@ -74,12 +74,14 @@ def parse(text, values=None, name="the kernel"):
     for unknown in set(values or {}) - set(facts.constants):
         raise UserError(f"{name} has no constant '{unknown}'; it has "
                         f"{', '.join(facts.constants) or 'none'}")
-    if found := re.search(r"template <int NUM_STAGES>\s*struct SharedStorage \{(.*?)\n\};", text, re.S):
+    template = r"template <int NUM_STAGES>\s*struct SharedStorage \{(.*?)\n\};"
+    if found := re.search(template, text, re.S):
         structs["SharedStorage"] = found[1]
         facts.constants.setdefault("NUM_STAGES", max(
             [int(n) for n in re.findall(r"(?:gemm_kernel|SharedStorage|\w+)<(\d)>", text)
              if 1 < int(n) < 9] or [2]))
-    for type_, dims in re.findall(r"__shared__ (?:__align__\(\d+\) )?(\w+) \w+((?:\[[^\]]+\])+);", text):
+    array = r"__shared__ (?:__align__\(\d+\) )?(\w+) \w+((?:\[[^\]]+\])+);"
+    for type_, dims in re.findall(array, text):
         total = SIZES.get(type_, 4)
         for dim in re.findall(r"\[([^\]]+)\]", dims):
             count = evaluate(dim, facts.constants, structs)
@@ -131,7 +133,7 @@ def evaluate(expression, constants, structs):
             found = re.search(rf"(\w+) {member}((?:\[[^\]]+\])+)", structs[struct])
             if found:
                 dims = re.findall(r"\[([^\]]+)\]", found[2])[len(indices):]
-                return f"({SIZES.get(found[1], 1)}*" + "*".join(f"({d})" for d in dims or ["1"]) + ")"
+                return "*".join([f"({SIZES.get(found[1], 1)})", *(f"({d})" for d in dims)])
         if struct in structs:
             value = struct_bytes(structs[struct], constants, structs)
             return str(value) if value is not None else "?"
@@ -142,7 +144,7 @@ def evaluate(expression, constants, structs):
     text = re.sub(r"(?<![/])/(?![/])", "//", text)
     if found := re.fullmatch(r"(.+?)\?(.+?):(.+)", text.strip(), re.S):
         test = evaluate(found[1], constants, structs)
-        return None if test is None else evaluate(found[2] if test else found[3], constants, structs)
+        return None if test is None else evaluate(found[2 if test else 3], constants, structs)
     words = set(re.findall(r"[A-Za-z_]\w*", text))
     if not words <= constants.keys() or not re.fullmatch(r"[\w\s()+\-*/%<>=&|!^]+", text):
         return None

@@ -78,7 +78,8 @@ def predict(step, gpu, size, regime="burst", values=None, kept=None, ceilings=No
         _tile_step(p, tile, clock)
         busy = p.duty * _share(p, tile, clock)
         p.seconds = sizes.flops(p.size) / (peak * busy * p.waves * clock)
-        lost = sum(cost.get(level, 0) * p.bytes[level] / p.seconds * 1e-12 for level in ("l2", "hbm"))
+        lost = sum(cost.get(level, 0) * p.bytes[level] / p.seconds * 1e-12
+                   for level in ("l2", "hbm"))
         wanted = (top - (top - full) * busy) * (1 - min(0.5, lost * busy * (step.unit != "ffma")))
         clock += (wanted - clock) / 2
     p.mhz = clock * 1e-6

@@ -29,14 +29,16 @@ METRICS = {  # key: (ncu's name, what the table calls it, unit)
     "hgmma_ops": ("sm__ops_path_tensor_op_hgmma_src_fp16_sparsity_off.sum", "wgmma operations", ""),
     "hmma_ops": ("sm__ops_path_tensor_op_hmma_src_fp16_dst_fp32_sparsity_off.sum",
                  "mma.sync operations", ""),
-    "fma_pct": ("sm__inst_executed_pipe_fma.avg.pct_of_peak_sustained_active", "FMA pipe busy", "%"),
+    "fma_pct": ("sm__inst_executed_pipe_fma.avg.pct_of_peak_sustained_active", "FMA pipe busy",
+                "%"),
     "issue_pct": ("sm__inst_issued.avg.pct_of_peak_sustained_active", "issue slots used", "%"),
     "dram_pct": ("dram__throughput.avg.pct_of_peak_sustained_elapsed", "DRAM busy", "%"),
     "dram_bytes": ("dram__bytes_read.sum", "read from DRAM", "bytes"),
     "l2_hit_pct": ("lts__t_sector_hit_rate.pct", "L2 hits", "%"),
     "l2_pct": ("lts__t_sectors.avg.pct_of_peak_sustained_elapsed", "L2 busy", "%"),
     "l2_read_bytes": ("lts__t_bytes_op_read.sum", "read from L2", "bytes"),
-    "tma_bytes": ("l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum", "read by TMA", "bytes"),
+    "tma_bytes": ("l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum", "read by TMA",
+                  "bytes"),
     "sectors_per_request": ("l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio",
                             "sectors per request", ""),
     "smem_pct": ("l1tex__data_pipe_lsu_wavefronts_mem_shared.avg.pct_of_peak_sustained_elapsed",
@@ -93,7 +95,8 @@ def number(text, have, want):
     value = float(text)
     if want == "us":
         unit = re.fullmatch(r"([num]?)s(?:econd)?|(nsecond|usecond|msecond|second)", have)
-        prefix = {"nsecond": "n", "usecond": "u", "msecond": "m"}.get(have, unit[1] if unit else "n")
+        prefix = {"nsecond": "n", "usecond": "u", "msecond": "m"}.get(have,
+                                                                      unit[1] if unit else "n")
         return value * SCALE[prefix or ""] * 1e6
     if want == "bytes":
         prefix = have[:-4] if have.endswith("byte") else ""
@@ -101,8 +104,8 @@ def number(text, have, want):
     return value
 
 
-FORBIDDEN = ("the driver lets only administrators read the GPU's counters (ERR_NVGPUCTRPERM): run it "
-             "with sudo, or as root set 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' in "
+FORBIDDEN = ("the driver lets only administrators read the GPU's counters (ERR_NVGPUCTRPERM): run "
+             "it with sudo, or as root set 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' in "
              "/etc/modprobe.d/ and reboot; in a container start it with --cap-add SYS_ADMIN; "
              "rented GPUs often forbid it: ./ladder trace needs no permission")
 NO_TOOL = ("ncu (Nsight Compute) is not there: it comes with the CUDA toolkit, or apt-get install "
@@ -131,12 +134,13 @@ def advice(v, unit):
         lines.append("a request touches many sectors: neighbouring lanes should read neighbouring "
                      "addresses (02_coalesced)")
     if excess > 0.1:
-        lines.append(f"{100 * excess:.0f} % of the shared-memory traffic is bank conflicts: swizzle "
-                     "the tile (11_swizzle)")
+        lines.append(f"{100 * excess:.0f} % of the shared-memory traffic is bank conflicts: "
+                     "swizzle the tile (11_swizzle)")
     if unit != "ffma" and get("tensor_pct") >= 85:
         lines.append("the tensor pipe hardly rests: what is left is power and the ends of tiles")
     elif reason == "global":
-        lines.append("warps wait for global memory: copy ahead of time (09_cp_async to 12_multistage)")
+        lines.append("warps wait for global memory: copy ahead of time (09_cp_async to "
+                     "12_multistage)")
     elif reason == "barrier":
         lines.append("warps wait for each other: fewer barriers, or roles "
                      "(15_warp_specialized_cp_async, 19_warp_specialized)")

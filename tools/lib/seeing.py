@@ -1,4 +1,4 @@
-"""Calls plots/see.py, the pictures that explain: what `./ladder plot --kind` takes beside its own."""
+"""Calls plots/see.py, the pictures that explain: what `./ladder plot --kind` takes besides."""
 from pathlib import Path
 
 from . import child, files, paths, plots, setup, sizes, steps, term
@@ -41,7 +41,8 @@ def _default(kind):
         last = paths.OUT / "results.json"
         found = [last] if last.is_file() else sorted(paths.RECORDED.glob("*.json"))
     if not found:
-        how = {"waits": "./ladder profile STEP --record", "stages": "./ladder sweep 12 NUM_STAGES=2..6",
+        how = {"waits": "./ladder profile STEP --record",
+               "stages": "./ladder sweep 12 NUM_STAGES=2..6",
                "tile": "./ladder sweep 12 BLOCK_K=16..64*2"}.get(kind, "./ladder run")
         raise term.UserError(f"nothing to draw yet: {how} writes a file for {kind}")
     return found[0]

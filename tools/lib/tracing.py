@@ -17,7 +17,8 @@ KINDS = {2: "label", 3: "copy_commit", 4: "copy_wait", 5: "barrier", 6: "mbarrie
 WAITS = {"copy_wait", "barrier", "mbarrier_wait", "cluster_barrier", "flag_wait"}
 # Activities of a span, in the order of a legend.
 ACTIVITIES = {"math": "multiplies", "copy": "issues copies", "both": "multiplies and issues copies",
-              "data": "waits for data", "slot": "waits for a free stage", "sync": "waits at a barrier",
+              "data": "waits for data", "slot": "waits for a free stage",
+              "sync": "waits at a barrier",
               "epilogue": "epilogue", "store": "waits for stores", "other": "other"}
 SHORT = 40  # cycles; a wait that found everything ready still takes the time of its two stamps
 
@@ -99,7 +100,8 @@ def parse(data, name="it"):
             raise UserError(f"{name} is a trace of another version: trace again")
         raw = data["warps"]
         trace = Trace(data["step"], data["unit"], tuple(data["size"]), data["gpu"], data["sm"],
-                      data["sms"], data["plain_us"], data["traced_us"], data["overhead_pct"], 0.0, [])
+                      data["sms"], data["plain_us"], data["traced_us"], data["overhead_pct"],
+                      0.0, [])
         labels = _labels(raw)
         stamps = [e[0] for w in raw for e in w["events"]
                   if e[2] & 0xFF in KINDS and e[2] & 0xFF != 2 and _stamped(e)]
@@ -111,7 +113,8 @@ def parse(data, name="it"):
             if warp.events:
                 trace.warps.append(warp)
     except (KeyError, TypeError, IndexError, ValueError):
-        raise UserError(f"{name} is not a trace of the ladder: ./ladder trace STEP writes one") from None
+        raise UserError(f"{name} is not a trace of the ladder: ./ladder trace STEP writes one"
+                        ) from None
     span = max(w.end for w in trace.warps)
     trace.mhz = data.get("mhz") or (span / data["last_traced_us"] if data.get("last_traced_us")
                                     else 0.0)
