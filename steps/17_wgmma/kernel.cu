@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(NUM_THREADS, 2)
   }
   __syncthreads();
 
-  float acc[BLOCK_M / WGMMA_M][BLOCK_N / 2] = {};  // never read; ptxas 12 wants it defined (C7515)
+  float acc[BLOCK_M / WGMMA_M][BLOCK_N / 2] = {};  // never read; ptxas 12 wants a value (C7515)
   for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
     const int stage = k_tile % NUM_STAGES, phase = k_tile / NUM_STAGES & 1;
     ptx::mbarrier_wait(&smem.full_bar[stage], phase);

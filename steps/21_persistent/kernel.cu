@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
       }
     }
   } else {  // consumer warpgroups: 64 rows each
-    float acc[BLOCK_N / 2] = {};  // never read; ptxas 12 wants it defined (C7515)
+    float acc[BLOCK_N / 2] = {};  // never read; ptxas 12 wants a value (C7515)
     for (int tile = blockIdx.x; tile < tiles_m * tiles_n; tile += gridDim.x) {
       for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile, ++iter) {
         const int stage = iter % NUM_STAGES, phase = iter / NUM_STAGES & 1;

@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
     }
     __syncwarp();  // the barrier at the end takes whole warps
   } else {  // consumer warpgroups: 64 rows each
-    float acc[BLOCK_N / 2] = {};  // never read; ptxas 12 wants it defined (C7515)
+    float acc[BLOCK_N / 2] = {};  // never read; ptxas 12 wants a value (C7515)
     for (int tile = first_tile; tile < tiles_m * tiles_n; tile += num_clusters) {
       for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile, ++iter) {
         const int stage = iter % NUM_STAGES, phase = iter / NUM_STAGES & 1;

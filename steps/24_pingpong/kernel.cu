@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
     }
     __syncwarp();  // the barrier at the end takes whole warps
   } else {  // consumer warpgroups: every other tile each
-    float acc[BLOCK_M / WGMMA_M][BLOCK_N / 2] = {};  // never read; ptxas 12 wants it defined (C7515)
+    float acc[BLOCK_M / WGMMA_M][BLOCK_N / 2] = {};  // never read; ptxas 12 wants a value (C7515)
     iter = wg_id * num_k_tiles;
     uint32_t turn = wg_id ^ 1;  // parity; the first warpgroup finds its first turn granted
     for (int tile = first_tile + wg_id * num_clusters; tile < tiles_m * tiles_n;

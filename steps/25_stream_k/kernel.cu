@@ -210,7 +210,7 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
     __syncwarp();  // the barrier at the end takes whole warps
   } else {  // consumer warpgroups: 64 rows each
     const int part = cta_rank * NUM_CONSUMERS + wg_id;
-    float acc[BLOCK_N / 2] = {};  // never read; ptxas 12 wants it defined (C7515)
+    float acc[BLOCK_N / 2] = {};  // never read; ptxas 12 wants a value (C7515)
     for (int w = 0; work_at(w).tile < tiles_m * tiles_n; ++w) {
       const Work work = work_at(w);
       for (int k_tile = work.k_begin; k_tile < work.k_end; ++k_tile, ++iter) {
