@@ -4,14 +4,21 @@ In the default run: what needs no compiler, then every hunt (the planted copy mu
 exercise's counters (the step moves them, its base does not), and three exercises graded from start
 to end. With LADDER_FULL=1, all exercises are graded from start to end, in some ten minutes.
 """
+import importlib
+import itertools
+import json
 import os
 import re
+import shlex
+import subprocess
+import sys
+import tempfile
 import unittest
 from pathlib import Path
 from unittest import mock
 
 from support import ROOT, Sandbox
-from tools.lib import build, child, learn, learn_grade, measure, setup, sizes, steps
+from tools.lib import build, child, device, front, learn, learn_grade, measure, setup, steps
 
 FULL = bool(os.environ.get("LADDER_FULL"))
 GRADED = ("02", "10", "18")  # without LADDER_FULL
@@ -182,6 +189,134 @@ class Texts(unittest.TestCase):
         self.assertEqual({10, 12, 15, 18, 19, 21, 22, 23} & there - numbers, set())
 
 
+PAGES = ["*.md", "notes/*.md", "steps/*/README.md", "steps/*/exercise.md", ".devcontainer/*.json",
+         "notebooks/*.ipynb"]
+# Quick, and without a GPU: these are run as they stand there.
+RUN = re.compile(r"list$|diff \d\d|learn list$|learn (exercise|hunt) .*--hint|\w+ --help")
+
+
+def commands_in(text):
+    """The `./ladder ...` of a page, without remarks; placeholders filled in."""
+    text = re.sub(r"\\n|\\\"", "\n", text)  # of a notebook's strings
+    for match in re.finditer(r"(`?)(?:\w+=\S+ )?\./ladder((?:[^`\n#&,;|]|\n(?=[^`\n]*`))*)", text):
+        words = match[2]
+        if not match[1]:  # a line of a block: ends at a remark behind two spaces, or with the line
+            words = re.split(r"\s{2,}|\n|[\"“。，：（）]", words.lstrip(" "))[0]
+        words = re.sub(r"\bNN(_idea)?\b|\bSTEP\b", "10", " ".join(words.split()))
+        words = words.replace("`", "").rstrip(" .:")
+        if words and "..." not in words and "COMMAND" not in words and "…" not in words:
+            yield words
+
+
+class Documentation(unittest.TestCase):
+    """Every command that a page shows is one that the front door takes."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.found = {}
+        for page in sorted(itertools.chain(*(ROOT.glob(pattern) for pattern in PAGES))):
+            for words in commands_in(page.read_text(encoding="utf-8")):
+                cls.found.setdefault(words, str(page.relative_to(ROOT)))
+
+    def test_some_are_found(self):
+        self.assertGreater(len(self.found), 60)
+        for words in ("run", "learn grade 11", "check 01-06 --device emulated", "doctor",
+                      "export 23 --shared"):
+            self.assertIn(words, self.found)
+
+    def test_known(self):
+        known = front.commands()
+        for words, page in self.found.items():
+            with self.subTest(f"{page}: ./ladder {words}"):
+                name, *rest = shlex.split(words)
+                if name in ("--help", "help"):
+                    continue
+                self.assertIn(name, known)
+                if not rest or "--help" in rest:
+                    continue  # a command's name
+                module = importlib.import_module(f"tools.{name}")
+                parser = front.parser(name)
+                module.arguments(parser)
+                passed_on = getattr(module, "PASS_ON", None)
+                args = parser.parse_args([w for w in rest
+                                          if not (passed_on and w.startswith(passed_on))])
+                self.assert_steps(args)
+
+    def assert_steps(self, args):
+        chosen = getattr(args, "steps", None) or getattr(args, "step", None) or []
+        for word in [chosen] if isinstance(chosen, str) else chosen:
+            numbers = [int(n) for n in re.findall(r"\d+", str(word))]
+            if not any(26 <= n for n in numbers) and "/" not in str(word) and "=" not in str(word):
+                steps.select([str(word)])
+
+    def test_run(self):
+        """Those that are quick, as they stand."""
+        jobs = [words for words in self.found if RUN.match(words)
+                and not re.search(r"\b(2[6-9]|[34]\d)\b", words)]  # forks, and steps to come
+        self.assertGreater(len(jobs), 5)
+
+        def run(words):
+            return child.run([sys.executable, ROOT / "ladder", *shlex.split(words)], limit=60,
+                             cwd=ROOT, env={"LADDER_NO_INSTALL": "1", "NO_COLOR": "1"})
+
+        for words, done in child.side_by_side(jobs, run):
+            with self.subTest(words):
+                self.assertEqual(done.code, 0, done.err)
+
+    def test_notebook(self):
+        book = json.loads((ROOT / "notebooks/t4.ipynb").read_text(encoding="utf-8"))
+        self.assertEqual(book["nbformat"], 4)
+        for cell in book["cells"]:
+            self.assertEqual(cell.get("outputs", []), [])  # no number that nobody can trace
+
+    def test_links(self):
+        """What these pages point to is there."""
+        for page in [*ROOT.glob("*.md"), *(ROOT / "notes" / n for n in (
+                "workshop.md", "troubleshooting.md", "article.md"))]:
+            for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+                with self.subTest(f"{page.name}: {target}"):
+                    self.assertTrue((page.parent / target).exists())
+
+
+class SharedExport(Sandbox):
+    def test_name(self):
+        self.assert_one_line_error(self.ladder("export", "03", "--shared", "-o", "0.cu"), "-o 0.cu")
+
+    def test_library(self):
+        """Compiled, loaded, and refusing what it must, all without a GPU and without torch."""
+        tool, why = device.toolkit()
+        if not tool:
+            self.skipTest(why)
+        step = steps.one("23") if any(s.number == 23 for s in steps.everything()) else None
+        if not step:
+            self.skipTest("there is no step 23")
+        with tempfile.TemporaryDirectory(prefix="ladder-test-") as folder:
+            command = [sys.executable, ROOT / "ladder", "export", "23", "--shared", "-o", "mine.cu"]
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(done.stdout.strip(), "mine.cu, mine.py, libmine.so")
+            self.assertLess(len((Path(folder) / "mine.py").read_text().splitlines()), 50)
+            done = subprocess.run([sys.executable, "-c", CALLER], cwd=folder, capture_output=True,
+                                  text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("nearest legal size is 1x8x8", done.stdout)
+            self.assertIn("contiguous FP16", done.stdout)
+
+
+CALLER = """
+import mine
+class Tensor:
+    def __init__(self, kind, *shape):
+        self.shape = shape
+        self.__cuda_array_interface__ = {"typestr": kind, "shape": shape, "data": (0, False)}
+for kind, n in (("<f2", 3), ("<f4", 8)):
+    try:
+        mine.Gemm(Tensor("<f2", 1, 8), Tensor("<f2", 8, n), Tensor(kind, 1, n))
+    except ValueError as error:
+        print(error)
+"""
+
+
 def wrong(text):
     """A reference step that leaves out the last row: faster, and wrong."""
     head, _, _ = text.rpartition("REGISTER_STEP(supports, prepare);")
@@ -234,22 +369,23 @@ class OnTheEmulatedDevice(unittest.TestCase):
 
     def test_hunts(self):
         """The planted copy fails where the original passes."""
-        for one, (planted, original) in child.side_by_side(self.hunts, self.hunted):
-            with self.subTest(f"{one.id}, {one.name}"):
-                self.assertNotEqual(planted, "")
-                self.assertEqual(original, "")
+        originals = {one.step: one for one in self.hunts}.values()  # one hunt for each step
+        jobs = [(one, self.copies[one.id]) for one in self.hunts]
+        jobs += [(one, one.step) for one in originals]
+        for (one, step), why in child.side_by_side(jobs, lambda job: self.why_not(*job)):
+            with self.subTest(f"{one.id}, {one.name}", step=step.id):
+                if step is one.step:
+                    self.assertEqual(why, "")
+                else:
+                    self.assertNotEqual(why, "")
 
-    def hunted(self, one):
-        found = []
-        for step in (self.copies[one.id], one.step):
-            why = ""
-            for size in HUNTED:
-                why = why or measure.check(step, "emulated", [size], 1, limit=100).reason
-            if not why:
-                rows = list(learn_grade.counters(one, step))
-                why = rows[0][2] if rows[0][1] == learn_grade.FAIL else ""
-            found.append(why)
-        return found
+    def why_not(self, one, step):
+        """What grade has against it, at two shapes instead of the step's list; "" if nothing."""
+        for size in HUNTED:
+            if why := measure.check(step, "emulated", [size], 1, limit=100).reason:
+                return why
+        row = next(learn_grade.counters(one, step))
+        return row[2] if row[1] == learn_grade.FAIL else ""
 
     def test_counters(self):
         """Each exercise's counters tell the step from its base."""

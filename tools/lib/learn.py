@@ -14,7 +14,7 @@ WORK = paths.ROOT / "work"
 SIZE = (256, 512, 256)  # of the counters: whole tiles for every step, some in both directions
 
 
-# ---- exercises ------------------------------------------------------------------------------------
+# ---- exercises -----------------------------------------------------------------------------------
 
 @dataclass
 class Exercise:
@@ -113,7 +113,7 @@ def read_exercise(step, known):
 def start_text(ex):
     """The base's kernel under the exercise's own head."""
     shapes = re.search(r"^// Shapes: .*$", ex.step.kernel.read_text(encoding="utf-8"), re.M)
-    head = [f"// {ex.id}: the kernel of {ex.base.id}, to be taken a step further. The task: TASK.md",
+    head = [f"// {ex.id}: the kernel of {ex.base.id}, to be taken further. The task: TASK.md",
             f"// base: {ex.base.id}", f"// arch: {ex.step.arch}", f"// unit: {ex.step.unit}"]
     if shapes:
         head.append(shapes[0].replace("// Shapes:", "// In the end for these shapes:"))
@@ -126,8 +126,9 @@ def body(text):
 
 
 def put_exercise(ex, again=False):
-    task = (f"{ex.task}\n\nStuck? `./ladder learn exercise {ex.step.id[:2]} --hint 1`, then 2 and 3."
-            f"\nDone? `./ladder learn grade {ex.step.id[:2]}`\n")
+    number = ex.step.id[:2]
+    task = (f"{ex.task}\n\nStuck? `./ladder learn exercise {number} --hint 1`, then 2 and 3.\n"
+            f"Done? `./ladder learn grade {number}`\n")
     return put(ex.id, ex.base.folder, {"kernel.cu": start_text(ex), "TASK.md": task}, again)
 
 
@@ -146,7 +147,7 @@ def put(name, headers_of, texts, again):
     return target
 
 
-# ---- bug hunts ------------------------------------------------------------------------------------
+# ---- bug hunts -----------------------------------------------------------------------------------
 
 @dataclass
 class Hunt:
@@ -244,7 +245,7 @@ def put_hunt(one, again=False):
     return put(one.id, one.step.folder, {"kernel.cu": one.start_text(), "TASK.md": task}, again)
 
 
-# ---- what is in work/ -----------------------------------------------------------------------------
+# ---- what is in work/ ----------------------------------------------------------------------------
 
 def find(word):
     """The Exercise or Hunt that a learner means by 11, 12_hunt1 or work/11_exercise."""

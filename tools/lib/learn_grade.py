@@ -39,7 +39,7 @@ def clear():
 def grade(subject, text, ready, device=None):
     """Yields (stage, OK, FAIL or SKIP, words, report). Ends at the first FAIL."""
     if text == subject_start(subject):
-        yield "changed", FAIL, f"nothing yet: {learn.WORK.name}/{subject.id}/kernel.cu is as it was put", ""
+        yield "changed", FAIL, f"nothing yet: work/{subject.id}/kernel.cu is as it was put", ""
         return
     mine = copy(subject, text)
     needed = [mine.id, subject.step.id]
@@ -67,14 +67,16 @@ def grade(subject, text, ready, device=None):
 
 
 def subject_start(subject):
-    return learn.start_text(subject) if isinstance(subject, learn.Exercise) else subject.start_text()
+    return (learn.start_text(subject) if isinstance(subject, learn.Exercise)
+            else subject.start_text())
 
 
 def emulated(subject, mine):
     """Right, no report, counters; everything is built."""
     reference = measure.check(subject.step, "emulated", limit=300)
     if not reference.ok:
-        yield "right", FAIL, f"{subject.step.id} itself is not right here: {reference.reason}", ""
+        words = f"{subject.step.id} itself is not right here: {reference.reason}"
+        yield "right", FAIL, words, ""
         return
     shapes = [sizes.parse_one(name) for name, *_ in measure.shapes(reference)]
     findings = None
