@@ -358,7 +358,7 @@ def draw_banks(step):
         axis.set_ylabel("lane; 8 lanes give the rows of one 8x8 matrix")
         for side in ("left", "bottom"):
             axis.spines[side].set_visible(False)
-        axis.set_title(f"{access.what}, line {access.line}\n{access.expression}", loc="left",
+        axis.set_title(f"{access.what}\n{access.expression}", loc="left",
                        fontsize=8.5)
     title(figure, f"{step.id}: banks that the lanes touch",
           "by the index functions of its kernel.cu; rows of a matrix in one column of banks must "
@@ -367,6 +367,12 @@ def draw_banks(step):
 
 
 # ---- command line --------------------------------------------------------------------------------
+
+def metadata(ending, fingerprint):
+    """No date, so that the same input gives the same file."""
+    found = {"Date": None} if ending == "svg" else {"Software": None}
+    return {**found, "Description": f"input {fingerprint}"} if fingerprint else found
+
 
 def profiles_of(path):
     import json
@@ -422,17 +428,19 @@ def main(argv):
     parser.add_argument("what", nargs="*")
     parser.add_argument("-o", "--out", type=Path, default=Path("out"))
     parser.add_argument("--name")
+    parser.add_argument("--fingerprint", default="", help="kept in the SVG, to tell if it is stale")
+    parser.add_argument("--svg", action="store_true", help="no PNG")
     parser.add_argument("--sizes")
     args = parser.parse_args(argv)
     size = sizes.parse(args.sizes)[0] if args.sizes else None
     figure, name = make(args.kind, args.what, size)
     try:
         args.out.mkdir(parents=True, exist_ok=True)
-        for ending in ("png", "svg"):
+        for ending in ("svg",) if args.svg else ("png", "svg"):
             final = args.out / f"{args.name or name}.{ending}"
             beside = args.out / f".{final.name}.new"
             figure.savefig(beside, format=ending, dpi=160,
-                           metadata={"Date": None} if ending == "svg" else {"Software": None})
+                           metadata=metadata(ending, args.fingerprint))
             beside.replace(final)
             print(final)
     except OSError as error:

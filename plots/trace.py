@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.dont_write_bytecode = True
 
 from plot import GRID, INK, SOFT, pyplot  # noqa: E402
+from see import metadata  # noqa: E402
 from tools.lib import files, tracing  # noqa: E402
 from tools.lib.term import UserError  # noqa: E402
 
@@ -201,6 +202,8 @@ def main(argv):
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("-o", "--out", type=Path, default=Path("out"))
     parser.add_argument("--name")
+    parser.add_argument("--fingerprint", default="", help="kept in the SVG, to tell if it is stale")
+    parser.add_argument("--svg", action="store_true", help="no PNG")
     parser.add_argument("--block", type=int)
     parser.add_argument("--cycles", type=int)
     parser.add_argument("--whole", action="store_true")
@@ -210,10 +213,10 @@ def main(argv):
               else compare(traces, args.cycles))
     name = args.name or (f"trace-{traces[0].step}" if args.kind == "one" else "trace-compare")
     out = files.writable_folder(args.out)
-    for ending in ("png", "svg"):
+    for ending in ("svg",) if args.svg else ("png", "svg"):
         final, beside = out / f"{name}.{ending}", out / f".{name}.{ending}.new"
         figure.savefig(beside, format=ending, dpi=160,
-                       metadata={"Date": None} if ending == "svg" else {"Software": None})
+                       metadata=metadata(ending, args.fingerprint))
         beside.replace(final)
         print(final)
     return 0

@@ -5,6 +5,7 @@ import re
 import shutil
 import stat
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -306,6 +307,14 @@ class Banks(unittest.TestCase):
     def test_a_step_without(self):
         with self.assertRaisesRegex(UserError, "08"):
             banks.read(steps.one("02"))
+
+
+class Figures(unittest.TestCase):
+    @needs_gxx
+    def test_figures_show_what_is_recorded(self):
+        done = subprocess.run([sys.executable, ROOT / "ladder", "figures", "--check"], cwd=ROOT,
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
 
 class Commands(Sandbox):
