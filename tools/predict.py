@@ -1,7 +1,8 @@
 """Predict the rate of steps from their constants and the GPU's measured ceilings, without a GPU.
 
   ./ladder predict                      every step at 4096, on an H200
-  ./ladder predict 12 --gpu a100        another GPU of tools/gpus.json
+  ./ladder predict 12                   one step: also where the number comes from
+  ./ladder predict 07-16 --gpu a100     another GPU of tools/gpus.json
   ./ladder predict 17-23 --sizes 2048,4096,8192
   ./ladder predict --refresh            count anew (emulated device) what changed kernels move
 
@@ -29,6 +30,8 @@ def main(args):
         for step, reason in counts.refresh(ready, chosen, say=term.note).items():
             term.note(f"{step} not counted: {reason}")
     recorded = recorded_of(gpu)
+    if len(chosen) == 1:
+        details(chosen[0], gpu, size_list[0], regimes[0], ceilings_of(recorded, regimes[0]))
     if not show(gpu, chosen, size_list, regimes, recorded, "recorded"):
         raise term.UserError("none of these steps can be predicted; see the reasons above")
     stale = [s.id for s in chosen if not counts.is_fresh(s)]
@@ -36,6 +39,28 @@ def main(args):
         term.note(f"kernels changed since they were counted: {', '.join(stale)}; --refresh counts "
                   "anew")
     return 0
+
+
+def details(step, gpu, size, regime, ceilings):
+    """Where the prediction of one step comes from."""
+    try:
+        p = model.predict(step, gpu, size, regime, ceilings=ceilings)
+    except term.UserError:
+        return  # the table says why
+    flop = sizes.flops(size)
+    term.say(f"\n{step.id} on {gpu['name']}, {sizes.text(size)}, {regime}", term.BOLD)
+    busy = ", ".join(f"{name} {cycles:.0f}" for name, cycles in p.cycles.items() if name != "step")
+    level = ", ".join(f"{name} {1e3 * p.bytes[key] / flop:.2f}" for key, name in (
+        ("l2", "L2"), ("hbm", "HBM"), ("store", "C")))
+    for words in (
+            f"blocks of an SM: {p.blocks_sm}",
+            f"bytes per 1,000 FLOP: {level}",
+            f"cycles of a tile step, each unit alone: {busy}; together {p.cycles['step']:.0f}",
+            f"copies need {p.latency:.0f} cycles and have {p.lead:.0f}: "
+            + (f"{p.exposed:.0f} are waited for" if p.exposed >= 1 else "covered"),
+            f"math busy {100 * p.duty:.0f} % of a tile step; tiles fill {100 * p.waves:.0f} % of the "
+            f"SMs' time; clock {p.mhz:.0f} MHz"):
+        term.say("  " + words)
 
 
 def show(gpu, chosen, size_list, regimes, data, word):
