@@ -12,10 +12,11 @@ namespace {
 
 /// Small shapes that together make a ring go round, give a persistent block several tiles and
 /// leave a rest; rounded up to what the step takes.
-std::vector<Size> mutation_sizes(Supports supports, bool cuda_cores) {
+std::vector<Size> mutation_sizes(Supports supports, const std::string& unit) {
   std::vector<Size> sizes;
   std::vector<Size> all = {{128, 256, 768}, {640, 520, 136}};
-  if (cuda_cores) all = {{128, 136, 72}};  // slow, and nothing of theirs goes round
+  if (unit == "wgmma") all.push_back({768, 1024, 512});  // a ring that two consumers share, too
+  if (unit == "ffma") all = {{128, 136, 72}};            // slow, and nothing of theirs goes round
   for (const Size& wanted : all) {
     for (int64_t unit : {1, 8, 16, 32, 64, 128, 192, 256, 384, 512}) {
       const auto up = [&](int64_t n) { return (n + unit - 1) / unit * unit; };
@@ -33,7 +34,7 @@ std::vector<Size> mutation_sizes(Supports supports, bool cuda_cores) {
 int mutate_command(const Program& program, const Options& options) {
   const Step step = find_step(program.step);
   const std::vector<Size> sizes =
-      options.sizes.empty() ? mutation_sizes(step.supports, program.unit == "ffma") : options.sizes;
+      options.sizes.empty() ? mutation_sizes(step.supports, program.unit) : options.sizes;
   for (const Size& size : sizes) require_support(step, size);
   emu::set_seed(unsigned(options.seed));
   return emu::mutate([&] {
