@@ -30,14 +30,13 @@ __device__ int at(int row, int col) {
 // Copies ROWS x COLS elements to shared memory, 16 bytes at a time; rows of gmem are ld apart.
 template <int ROWS, int COLS>
 __device__ void load_tile(half* smem, const half* gmem, int64_t ld) {
-  constexpr int PER_THREAD = ROWS * COLS / 8 / NUM_THREADS;
-  static_assert(PER_THREAD * 8 * NUM_THREADS == ROWS * COLS, "threads must share the tile evenly");
+  constexpr int PER_THREAD = ROWS * COLS / 8 / NUM_THREADS, STRIDE = NUM_THREADS / (COLS / 8);
+  static_assert(PER_THREAD * STRIDE == ROWS, "threads must share the tile evenly");
+  const int row = threadIdx.x / (COLS / 8), col = threadIdx.x % (COLS / 8) * 8;
 #pragma unroll
   for (int i = 0; i < PER_THREAD; ++i) {
-    const int chunk = i * NUM_THREADS + threadIdx.x;
-    const int row = chunk / (COLS / 8), col = chunk % (COLS / 8) * 8;
-    const uint4 packed = *reinterpret_cast<const uint4*>(&gmem[row * ld + col]);
-    *reinterpret_cast<uint4*>(&smem[at<COLS>(row, col)]) = packed;
+    const uint4 packed = *reinterpret_cast<const uint4*>(&gmem[(row + i * STRIDE) * ld + col]);
+    *reinterpret_cast<uint4*>(&smem[at<COLS>(row + i * STRIDE, col)]) = packed;
   }
 }
 

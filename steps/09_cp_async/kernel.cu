@@ -33,19 +33,17 @@ __device__ int at(int row, int col) {
 // Starts to copy ROWS x COLS elements to shared memory; rows of gmem are ld apart.
 template <int ROWS, int COLS>
 __device__ void load_tile_async(half* smem, const half* gmem, int64_t ld) {
-  constexpr int ELEMENTS = COPY_BYTES / 2;
-  constexpr int PER_THREAD = ROWS * COLS / ELEMENTS / NUM_THREADS;
-  static_assert(PER_THREAD * ELEMENTS * NUM_THREADS == ROWS * COLS, "threads must share the tile");
+  constexpr int ELEMENTS = COPY_BYTES / 2, PER_ROW = COLS / ELEMENTS;
+  constexpr int PER_THREAD = ROWS * PER_ROW / NUM_THREADS, STRIDE = NUM_THREADS / PER_ROW;
+  static_assert(PER_THREAD * STRIDE == ROWS, "threads must share the tile evenly");
+  const int row = threadIdx.x / PER_ROW, col = threadIdx.x % PER_ROW * ELEMENTS;
+  smem += at<COLS>(row, col), gmem += row * ld + col;
 #pragma unroll
-  for (int i = 0; i < PER_THREAD; ++i) {
-    const int chunk = i * NUM_THREADS + threadIdx.x;
-    const int row = chunk / (COLS / ELEMENTS), col = chunk % (COLS / ELEMENTS) * ELEMENTS;
-    half* to = &smem[at<COLS>(row, col)];
-    if constexpr (COPY_BYTES == 16)
-      ptx::cp_async_cg_16(to, &gmem[row * ld + col]);  // the only size that can pass by L1
+  for (int i = 0; i < PER_THREAD; ++i)
+    if constexpr (COPY_BYTES == 16)  // the only size that can pass by L1
+      ptx::cp_async_cg_16(smem + i * STRIDE * COLS, gmem + i * STRIDE * ld);
     else
-      ptx::cp_async_ca<COPY_BYTES>(to, &gmem[row * ld + col]);
-  }
+      ptx::cp_async_ca<COPY_BYTES>(smem + i * STRIDE * COLS, gmem + i * STRIDE * ld);
 }
 
 // Rows m.. and columns k.. of A for one mma: four 8x8 matrices, two below two.

@@ -37,15 +37,13 @@ __device__ int at(int row, int col) {
 // Starts to copy ROWS x COLS elements to shared memory; rows of gmem are ld apart.
 template <int ROWS, int COLS>
 __device__ void load_tile_async(half* smem, const half* gmem, int64_t ld, Pipeline& pipeline) {
-  constexpr int PER_THREAD = ROWS * COLS / 8 / NUM_THREADS;
-  static_assert(PER_THREAD * 8 * NUM_THREADS == ROWS * COLS, "threads must share the tile evenly");
+  constexpr int PER_THREAD = ROWS * COLS / 8 / NUM_THREADS, STRIDE = NUM_THREADS / (COLS / 8);
+  static_assert(PER_THREAD * STRIDE == ROWS, "threads must share the tile evenly");
+  const int row = threadIdx.x / (COLS / 8), col = threadIdx.x % (COLS / 8) * 8;
+  smem += at<COLS>(row, col), gmem += row * ld + col;
 #pragma unroll
-  for (int i = 0; i < PER_THREAD; ++i) {
-    const int chunk = i * NUM_THREADS + threadIdx.x;
-    const int row = chunk / (COLS / 8), col = chunk % (COLS / 8) * 8;
-    half* to = &smem[at<COLS>(row, col)];
-    cuda::memcpy_async(to, &gmem[row * ld + col], Chunk(16), pipeline);
-  }
+  for (int i = 0; i < PER_THREAD; ++i)
+    cuda::memcpy_async(smem + i * STRIDE * COLS, gmem + i * STRIDE * ld, Chunk(16), pipeline);
 }
 
 // Rows m.. and columns k.. of A for one mma: four 8x8 matrices, two below two.
