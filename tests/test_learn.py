@@ -106,6 +106,52 @@ class Command(Sandbox):
             self.assertIn("FAIL  changed: nothing yet", done.stdout)
             self.assertIn("does not pass yet: changed", done.stderr)
 
+    def graded(self, **environment):
+        """Grades 10_exercise on a machine with a GPU, all of stand-ins."""
+        (self.folder / "exercise.md").write_text(EXERCISE.replace("> 0  #", "== 0  #"))
+        self.ladder("learn", "exercise", "10", "--again")
+        kernel = self.root / "work" / "10_exercise" / "kernel.cu"
+        kernel.write_text(kernel.read_text() + "// mine\n")
+        self.fake_gpu()
+        program = Path(self.env["LADDER_BIN"]) / "10_exercise"
+        program.write_text(f"#!{sys.executable}\nimport os, sys\n"
+                           f"sys.path.insert(0, {str(ROOT / 'tests')!r})\nimport fake_program\n"
+                           "rows = fake_program.bench_rows\n"
+                           "ratio = float(os.environ.get('RATIO', '1'))\n"
+                           "if sys.argv[1] == 'bench' and 'ONLY_BENCH' in os.environ:\n"
+                           "    os.environ['FAKE_10_exercise'] = os.environ['ONLY_BENCH']\n"
+                           "fake_program.bench_rows = lambda *a: ({**r, 'vs_previous': ratio}\n"
+                           "                                      for r in rows(*a))\n"
+                           "fake_program.main('10_exercise', sys.argv[1:])\n")
+        program.chmod(0o755)
+        self.env.update(environment)
+        return self.ladder("learn", "grade", "10")
+
+    def test_speed(self):
+        done = self.graded(RATIO="0.93")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        stages = re.findall(r"^  (\w+) +(\w[\w ]*):", done.stdout, re.M)
+        self.assertEqual(stages, [("ok", s) for s in (
+            "builds", "builds", "right", "no report", "counter", "right", "speed")])
+        self.assertIn("93 % of 10_double_buffer at 4096, burst", done.stdout)
+
+    def test_too_slow(self):
+        done = self.graded(RATIO="0.89")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("89 % of 10_double_buffer at 4096, burst, side by side; must be 90 %",
+                      done.stdout)
+        self.assertIn("does not pass yet: speed", done.stderr)
+
+    def test_not_timed(self):
+        done = self.graded(ONLY_BENCH="too slow")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("skip  speed: not measured: 4096x4096x4096/burst", done.stdout)
+
+    def test_wrong(self):
+        done = self.graded(FAKE_10_exercise="wrong")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("FAIL  right: wrong result: wrong at 128x96x64", done.stdout)
+
     def test_errors(self):
         for arguments, words in [
                 (("grade", "10"), "nothing of 10"), (("exercise", "03"), "have one: 10"),
@@ -410,8 +456,8 @@ class OnTheEmulatedDevice(unittest.TestCase):
         for (one, name), rows in child.side_by_side(jobs, grade):
             with self.subTest(f"{one.step.id}, {name}"):
                 stage, state, words, _ = rows[-1]
-                expected = {"reference": ("moved", "ok"), "wrong": ("right", "FAIL"),
-                            "unchanged": ("moved", "FAIL")}[name]
+                expected = {"reference": ("counter", "ok"), "wrong": ("right", "FAIL"),
+                            "unchanged": ("counter", "FAIL")}[name]
                 # A base may take fewer shapes than the step: then it is not right at all of them.
                 if name == "unchanged" and stage == "right":
                     expected = ("right", "FAIL")

@@ -10,6 +10,8 @@
 grade says in order: it builds; right at every shape the step takes; no report of the emulated
 device; the counter that must move has moved; 90 % of the step's speed (where there is a GPU).
 """
+import os
+
 from .lib import learn, learn_grade, options, paths, setup, term
 
 COLOURS = {learn_grade.OK: term.GREEN, learn_grade.FAIL: term.RED, learn_grade.SKIP: term.YELLOW}
@@ -20,6 +22,8 @@ def arguments(parser):
     parser.add_argument("what", nargs="?", metavar="STEP", help="11; for grade also 12_hunt1")
     parser.add_argument("--hint", type=int, choices=(1, 2, 3), help="only show this hint")
     parser.add_argument("--seed", type=int, metavar="N", help="which mistake, from 1")
+    parser.add_argument("--trace-report", action="store_true",
+                        help="grade: a report also says what happened before")
     parser.add_argument("--again", action="store_true", help="start over (the old file is kept)")
     options.add_device(parser)
 
@@ -81,14 +85,20 @@ def grade(args):
         options.need_gpu()
     kernel = learn.WORK / subject.id / "kernel.cu"
     text = kernel.read_text(encoding="utf-8", errors="replace")
+    if args.trace_report:
+        os.environ["EMU_TRACE"] = "1"
     ready = setup.ready()
     learn_grade.clear()
     term.say(f"{subject.id}, against {subject.step.id}", term.BOLD)
     failed = ""
     for stage, state, words, report in learn_grade.grade(subject, text, ready, args.device):
         term.say(f"  {state:<4}  {stage}: {words}", COLOURS[state])
-        for line in report.splitlines()[:40]:
+        lines = report.splitlines()
+        most = len(lines) if args.trace_report else 12
+        for line in lines[:most]:
             term.say("        " + line)
+        if len(lines) > most:
+            term.say(f"        ... {len(lines) - most} more")
         if state == learn_grade.FAIL:
             failed = stage
     if failed:

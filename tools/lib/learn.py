@@ -229,13 +229,13 @@ def hunt(word, seed):
 HUNT_TASK = """\
 # Bug hunt {id}
 
-This is the kernel of {step} with one mistake in how it waits, signals, counts or addresses. Most
-of such mistakes give the right product on most runs, or hang a GPU. Find it and mend it, without
-making the kernel wait more than it must (and without looking at the original).
+This is the kernel of {step} with one mistake in how it waits, signals, counts or addresses.
+Most of such mistakes give the right product on most runs, or hang a GPU. Find it and mend it,
+without making the kernel wait more than it must (and without looking at the original).
 
-1. `./ladder learn grade {id}` runs your copy on the emulated device and shows what it finds: where,
-   which thread, which buffer and stage, and what the access should have waited for.
-2. With `EMU_TRACE=1` before it, the report tells the story of that buffer too.
+1. `./ladder learn grade {id}` runs your copy on the emulated device and shows what it finds:
+   where, which thread, which buffer and stage, and what the access should have waited for.
+2. With `--trace-report` the first report tells what happened to that buffer before.
 3. Stuck? `./ladder learn hunt {number} --seed {seed} --hint 1`, then 2 and 3.
 """
 

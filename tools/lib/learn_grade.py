@@ -85,7 +85,8 @@ def emulated(subject, mine):
         wrong, finding = split(found)
         report = told(found)
         if wrong:
-            yield "right", FAIL, wrong + (f" ({finding})" if finding else ""), report
+            wrong += "; the emulated device says why:" if report else ""
+            yield "right", FAIL, wrong, report
             return
         findings = findings or (finding and (f"seed {seed}: {finding}", report))
         if findings:
@@ -116,11 +117,18 @@ def split(outcome):
 
 
 def told(outcome):
-    """The emulated device's own report, for under the row."""
-    if not outcome.ran:
-        return ""
-    return "\n".join(line for line in outcome.ran.err.splitlines()
-                     if line.strip() and not line.startswith("error:"))
+    """The emulated device's own reports, for under the row: each once, with the story under it."""
+    lines, seen, kept = [], set(), True
+    for line in outcome.ran.err.splitlines() if outcome.ran else ():
+        if line.startswith("emulated device: "):
+            line = line.removeprefix("emulated device: ")
+            kept = not re.match(r"\d+ times ", line) and line not in seen
+            seen.add(line)
+        elif line.startswith("error:"):
+            continue
+        if kept and line.strip():
+            lines.append(line)
+    return "\n".join(lines)
 
 
 def counted(step, size):
@@ -131,10 +139,11 @@ def counted(step, size):
 def counters(subject, mine):
     size = subject.size if isinstance(subject, learn.Exercise) else learn.SIZE
     got = counted(mine, size)
+    stage = "counter" if isinstance(subject, learn.Exercise) else "cost"
     compared = subject.base if isinstance(subject, learn.Exercise) else subject.step
     before = counted(compared, size)
     if got is None or before is None:
-        yield "moved", FAIL, f"not right at {sizes.text(size)}", ""
+        yield stage, FAIL, f"not right at {sizes.text(size)}", ""
         return
     if isinstance(subject, learn.Exercise):
         judged = [rule.judge(got, before) for rule in subject.moves]
@@ -143,19 +152,19 @@ def counters(subject, mine):
         judged += [kept(expression, meaning, got, before, -1) for expression, meaning in NOT_LESS]
     bad = [words for held, words in judged if not held]
     if bad:
-        yield "moved", FAIL, f"at {sizes.text(size)}, {'; '.join(bad)}", ""
+        yield stage, FAIL, f"at {sizes.text(size)}, {'; '.join(bad)}", ""
         return
-    good = "; ".join(words for _, words in judged if words)
-    yield "moved", OK, f"at {sizes.text(size)}, {good}", ""
+    good = "; ".join(words for _, words in judged)
+    if stage == "cost":
+        good = f"waits, conflicts and groups in flight as in {subject.step.id}"
+    yield stage, OK, f"at {sizes.text(size)}, {good}", ""
 
 
 def kept(expression, meaning, got, before, factor):
     """For a hunt: not more than `factor` of the original, or (factor -1) not less."""
     op = "<=" if factor > 0 else ">="
-    one = learn.Rule(expression, op, abs(factor), True, meaning)
-    held, words = one.judge(got, before)
-    words = words.replace("in the start", "in the original")
-    return held, words if not held else (words if one.value(before) else "")
+    held, words = learn.Rule(expression, op, abs(factor), True, meaning).judge(got, before)
+    return held, words.replace("in the start", "in the original")
 
 
 def on_gpu(subject, mine, gpu, ready):
@@ -176,7 +185,8 @@ def on_gpu(subject, mine, gpu, ready):
         if timed.results else None
     ratio = row.counters.get("vs_previous") if row else None
     if not ratio:
-        yield "speed", FAIL, f"not measured: {timed.reason or 'no ratio'}", ""
+        state = SKIP if timed.ok else FAIL
+        yield "speed", state, f"not measured: {timed.reason or '; '.join(timed.left_out)}", ""
         return
     words = f"{100 * ratio:.0f} % of {subject.step.id} at 4096, burst, side by side"
     yield "speed", OK if ratio >= FAST_ENOUGH else FAIL, words + (
