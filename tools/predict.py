@@ -58,8 +58,8 @@ def details(step, gpu, size, regime, ceilings):
             f"cycles of a tile step, each unit alone: {busy}; together {p.cycles['step']:.0f}",
             f"copies need {p.latency:.0f} cycles and have {p.lead:.0f}: "
             + (f"{p.exposed:.0f} are waited for" if p.exposed >= 1 else "covered"),
-            f"math busy {100 * p.duty:.0f} % of a tile step; tiles fill {100 * p.waves:.0f} % of the "
-            f"SMs' time; clock {p.mhz:.0f} MHz"):
+            f"math busy {100 * p.duty:.0f} % of a tile step; tiles fill {100 * p.waves:.0f} % of "
+            f"the SMs' time; clock {p.mhz:.0f} MHz"):
         term.say("  " + words)
 
 
