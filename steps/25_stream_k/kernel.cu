@@ -75,6 +75,8 @@ struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle need
       ptx::label(&empty_bar[stage], sizeof(uint64_t), "empty_bar", stage);
     }
     ptx::label(c, sizeof(c), "C");
+    ptx::label(piece, sizeof(piece), "piece");
+    ptx::label(&num_pieces, sizeof(num_pieces), "num_pieces");
   }
 };
 constexpr int PARTS = CLUSTER_M * NUM_CONSUMERS;  // warpgroups that hold a tile
