@@ -119,7 +119,9 @@ __global__ void __launch_bounds__(NUM_THREADS)
         load_fragments_b(frag_b[set][j / 2], smem.b[stage], k_inner * MMA_K, warp_n + j * MMA_N);
 #pragma unroll
       for (int i = 0; i < MMA_ROWS; ++i) {
-        load_stage(ahead % NUM_STAGES, ahead, k_inner * MMA_ROWS + i, BLOCK_K / MMA_K * MMA_ROWS);
+        if (k_inner > 0)  // at first all warps read the new tile; copies would be in their way
+          load_stage(ahead % NUM_STAGES, ahead, (k_inner - 1) * MMA_ROWS + i,
+                     (BLOCK_K / MMA_K - 1) * MMA_ROWS);
         multiply(set ^ 1, i);  // zeros, the very first time
       }
     }

@@ -13,7 +13,7 @@ constexpr int BLOCK_N = 256;
 constexpr int BLOCK_K = 64;
 constexpr int WARP_M = 64;
 constexpr int WARP_N = 64;
-constexpr int GROUP_M = 8;
+constexpr int GROUP_M = 16;
 constexpr int MMA_M = 16, MMA_N = 8, MMA_K = 16;
 constexpr int MMA_ROWS = WARP_M / MMA_M, MMA_COLS = WARP_N / MMA_N;  // in a warp's tile
 constexpr int NUM_THREADS = (BLOCK_M / WARP_M) * (BLOCK_N / WARP_N) * 32;
@@ -29,7 +29,7 @@ struct SharedStorage {
   alignas(128) half b[NUM_STAGES][BLOCK_K * BLOCK_N];  // [BLOCK_K][BLOCK_N]
 };
 static_assert(sizeof(SharedStorage<2>) <= 101376, "must fit every GPU from sm_80 on");
-static_assert(sizeof(SharedStorage<2>) >= BLOCK_M * BLOCK_N * 2, "C must fit too, at the end");
+static_assert(sizeof(SharedStorage<2>) >= BLOCK_M * BLOCK_N * 2, "the tile of C must fit too");
 
 // Where element (row, col) of a tile with rows of COLS elements lies in shared memory: chunk c of
 // 16 bytes goes to place c ^ row, so that 8 rows of one column of chunks lie in 8 different places
@@ -42,9 +42,8 @@ __device__ int at(int row, int col) {
   return row * COLS + (col / 8 ^ key) * 8 + col % 8;
 }
 
-// Where in C the tile of this block starts. Blocks start in the order of their index: down GROUP_M
-// rows of tiles, then one column on. What runs at one time is then a compact patch of C, which
-// shares its rows of A and columns of B.
+// Where this block's tile starts. Blocks start in order: down GROUP_M tiles, then one column on, so
+// that what runs at one time is a compact patch of C and shares its rows of A and columns of B.
 __device__ void locate_tile(int& block_m, int& block_n, int M, int N) {
   const int tiles_m = ceil_div(M, BLOCK_M), group_size = GROUP_M * ceil_div(N, BLOCK_N);
   const int group = blockIdx.x / group_size, in_group = blockIdx.x % group_size;
@@ -133,7 +132,9 @@ __global__ void __launch_bounds__(NUM_THREADS)
         load_fragments_b(frag_b[set][j / 2], smem.b[stage], k_inner * MMA_K, warp_n + j * MMA_N);
 #pragma unroll
       for (int i = 0; i < MMA_ROWS; ++i) {
-        load_stage(ahead % NUM_STAGES, ahead, k_inner * MMA_ROWS + i, BLOCK_K / MMA_K * MMA_ROWS);
+        if (k_inner > 0)  // at first all warps read the new tile; copies would be in their way
+          load_stage(ahead % NUM_STAGES, ahead, (k_inner - 1) * MMA_ROWS + i,
+                     (BLOCK_K / MMA_K - 1) * MMA_ROWS);
         multiply(set ^ 1, i);  // zeros, the very first time
       }
     }
@@ -141,8 +142,7 @@ __global__ void __launch_bounds__(NUM_THREADS)
   }
   for (int i = 0; i < MMA_ROWS; ++i) multiply(1, i);
 
-  // A lane holds pairs of neighbours: stored one by one they fill half a sector of 32 bytes. So a
-  // warp puts its results into shared memory first, and stores 16 bytes a lane, 8 lanes to a row.
+  // Pairs fill half a sector of 32 bytes. Through shared memory C leaves in rows of 128 bytes.
   ptx::cp_async_wait_group<0>();
   __syncthreads();  // the stages are no longer read or filled
   half* smem_c = reinterpret_cast<half*>(&smem);  // [BLOCK_M][BLOCK_N]
