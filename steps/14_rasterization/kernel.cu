@@ -141,9 +141,9 @@ __global__ void __launch_bounds__(NUM_THREADS)
     ptx::cp_async_commit_group();
   }
   for (int i = 0; i < MMA_ROWS; ++i) multiply(1, i);
+  ptx::cp_async_wait_group<0>();
 
   // Pairs fill half a sector of 32 bytes. Through shared memory C leaves in rows of 128 bytes.
-  ptx::cp_async_wait_group<0>();
   __syncthreads();  // the stages are no longer read or filled
   half* smem_c = reinterpret_cast<half*>(&smem);  // [BLOCK_M][BLOCK_N]
   for (int i = 0; i < MMA_ROWS; ++i)
