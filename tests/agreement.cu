@@ -82,7 +82,7 @@ __device__ void dump_shared(const void* smem, int bytes, uint32_t* out) {
   }
 }
 
-// ---- wgmma ---------------------------------------------------------------------------------------
+// ---- wgmma --------------------------------------------------------------------------------------
 
 constexpr int WGMMA_BYTES = 160 * 1024;
 
@@ -180,7 +180,7 @@ void wgmma_cases(Emit emit, int count) {
   }
 }
 
-// ---- TMA -----------------------------------------------------------------------------------------
+// ---- TMA ----------------------------------------------------------------------------------------
 
 constexpr int TMA_BYTES = 32 * 1024;
 
@@ -321,7 +321,7 @@ void multicast_cases(Emit emit, int count) {
   }
 }
 
-// ---- ldmatrix, stmatrix, mma ---------------------------------------------------------------------
+// ---- ldmatrix, stmatrix, mma --------------------------------------------------------------------
 
 constexpr int MATRIX_BYTES = 8 * 1024;
 
@@ -385,7 +385,7 @@ void matrix_cases(Emit emit, int count) {
   }
 }
 
-// ---- cp.async ------------------------------------------------------------------------------------
+// ---- cp.async -----------------------------------------------------------------------------------
 
 __global__ void __launch_bounds__(64)
     cp_async_kernel(const char* gmem, int form, uint32_t seed, uint32_t* out) {
@@ -433,7 +433,7 @@ void cp_async_cases(Emit emit, int count) {
   }
 }
 
-// ---- mbarrier sequences --------------------------------------------------------------------------
+// ---- mbarrier sequences -------------------------------------------------------------------------
 
 /// One warp does a random sequence on two barriers; what test_wait says at each point is the
 /// result. Arrivals are by some of the lanes; bytes are those of a copy by TMA that is waited for.

@@ -1,5 +1,5 @@
-// What agreement.cu needs beyond the wrappers of common/ptx: tensor maps and copies of any rank, and
-// wgmma with A from registers. Both devices.
+// What agreement.cu needs beyond the wrappers of common/ptx: tensor maps and copies of any rank,
+// and wgmma with A from registers. Both devices.
 #pragma once
 #include "common/gpu/gpu.h"
 #include "common/ptx/ptx.h"

@@ -59,8 +59,8 @@ TEST_CASE("threads and blocks") {
   for (unsigned cluster : {1u, 2u, 4u}) {  // static shared memory is each block's own
     for (unsigned seed : {0u, 3u}) {
       emu::set_seed(seed);
-      CHECK(run(shape(dim3(8), dim3(64), 0, dim3(cluster)), shared_by_block, out.get<int>()).all() ==
-            "");
+      const auto blocks = shape(dim3(8), dim3(64), 0, dim3(cluster));
+      CHECK(run(blocks, shared_by_block, out.get<int>()).all() == "");
       for (int i = 0; i < 512; ++i) REQUIRE(to_host(out)[i] == i / 64 * 100 + 63 - i % 64);
     }
   }
@@ -162,7 +162,7 @@ TEST_CASE("barriers") {
             out.get<int>(), 1).has({"read before it landed", "tile stage[0]", "cp.async"}));
 }
 
-// ---- flags between blocks, atomics ---------------------------------------------------------------
+// ---- flags between blocks, atomics --------------------------------------------------------------
 
 namespace {
 
@@ -261,7 +261,7 @@ TEST_CASE("flags between blocks") {
   CHECK(run(shape(dim3(1), dim3(64)), two_writers, sums.get<int>()).has({"race", "global sums"}));
 }
 
-// ---- memory and what the hardware refuses --------------------------------------------------------
+// ---- memory and what the hardware refuses -------------------------------------------------------
 
 namespace {
 

@@ -29,7 +29,8 @@ __device__ uint64_t descriptor(const void* p, uint32_t leading, uint32_t stride)
 // A is [M][K], B is [K][N], both row-major; CLUSTER blocks along M share the tile of B.
 template <int CLUSTER>
 __global__ void __launch_bounds__(384)
-    ring_kernel(const __grid_constant__ CUtensorMap tmap_a, const __grid_constant__ CUtensorMap tmap_b,
+    ring_kernel(const __grid_constant__ CUtensorMap tmap_a,
+                const __grid_constant__ CUtensorMap tmap_b,
                 const __grid_constant__ CUtensorMap tmap_c, int K, int bug) {
   auto& smem = *static_cast<Ring*>(ptx::dynamic_smem());
   for (int s = 0; s < STAGES; ++s) {

@@ -4,7 +4,7 @@
 
 namespace {
 
-// ---- one output per thread, tiles in static shared memory ----------------------------------------
+// ---- one output per thread, tiles in static shared memory ---------------------------------------
 
 enum TileBug { kNone, kNoBarrierBeforeReads, kNoBarrierAfterReads, kTransposed, kPastTheEnd };
 
@@ -51,7 +51,7 @@ TEST_CASE("shared-memory tile") {
   CHECK_FALSE(g.right());
 }
 
-// ---- two stages of cp.async, ldmatrix from swizzled shared memory, mma.sync -----------------------
+// ---- two stages of cp.async, ldmatrix from swizzled shared memory, mma.sync ---------------------
 
 namespace {
 

@@ -16,7 +16,8 @@ def names(*headers):
         for pattern in re.findall(r"\b(\w+##N##\w+)\(", body):
             made |= {pattern.replace("##N##", n) for n in re.findall(macro + r"\((\d+)\)", text)}
     plain = re.findall(r"(?:PTX_FN|inline|void|bool|int|uint32_t)[\s\w*]*?\b(\w+)\(", text)
-    return made | {n for n in plain if not n.isupper() and n not in ("if", "while", "asm", "volatile")}
+    keywords = {"if", "while", "asm", "volatile"}
+    return made | {n for n in plain if not n.isupper() and n not in keywords}
 
 
 class Wrappers(unittest.TestCase):

@@ -220,7 +220,8 @@ void report_deadlock() {
   for (auto& [why, threads] : groups)
     if (threads[0]->waits_on) shown = threads[0];
   report("deadlock", site(shown->waits_at), [&] {
-    std::string text = waiting_for(*shown) + format("; no thread can go on (%u have ended):", ended);
+    std::string text = waiting_for(*shown);
+    text += format("; no thread can go on (%u have ended):", ended);
     size_t lines = 0;
     for (auto& [why, threads] : groups)
       if (++lines <= 12)

@@ -47,7 +47,7 @@ void report_write_race(const Cell& c, uintptr_t a, Site at, const char* what) {
 
 void report_bad_read(const Cell& c, uintptr_t a, Site at) {
   if (!c.written) {
-    report("never written", at, [&] { return format("reads %s, never written", place(a).c_str()); });
+    report("never written", at, [&] { return "reads " + place(a) + ", never written"; });
   } else if (c.written == kInFlight) {
     report("read before it landed", at, [&] {
       return format("reads %s while %s is still in flight", place(a).c_str(), copy_of(c).c_str());
@@ -101,8 +101,7 @@ void shadow_read(Region& r, uintptr_t a, unsigned bytes, Site at, const View& v,
                  const Clock* fence) {
   if (r.cells.empty()) {  // global memory that this launch has not written to
     if (!r.initialised)
-      report("never written", at,
-             [&] { return format("reads %s, never written", place(a).c_str()); });
+      report("never written", at, [&] { return "reads " + place(a) + ", never written"; });
     return;
   }
   Cell* c = cells_of(r, a);

@@ -282,7 +282,7 @@ std::string label_at(uint32_t offset);
 void reset_labels();
 void show_fixed(Cta*);                          // put this block's static shared memory in place
 
-// ---- common/ptx/emulated: barrier.cpp, flags.cpp, wgmma.cpp --------------------------------------
+// ---- common/ptx/emulated: barrier.cpp, flags.cpp, wgmma.cpp -------------------------------------
 void leave_cluster_barrier(Thread*);               // the thread has ended
 void reset_flags();
 void touch_accumulator(Thread*, uintptr_t, Site);  // by another instruction than wgmma

@@ -33,8 +33,8 @@ struct LaunchConfig {
 template <class... Params>
 void allow_dynamic_smem(void (*)(Params...), size_t bytes) {
   if (const size_t have = size_t(max_smem_per_block()); bytes > have)
-    throw Error("needs " + std::to_string(bytes) + " bytes of shared memory per block, this GPU has " +
-                std::to_string(have));
+    throw Error("needs " + std::to_string(bytes) +
+                " bytes of shared memory per block, this GPU has " + std::to_string(have));
 }
 
 /// How many clusters of this launch run at once: as many may wait for each other.
@@ -99,8 +99,9 @@ inline CUtensorMap tensor_map_2d(const void* base, int64_t rows, int64_t cols, i
   const int64_t size[] = {cols, rows}, stride[] = {ld * element};
   const int box[] = {box_cols, box_rows};
   std::string error;
-  const CUtensorMap map = emu::tensor_map(base, 2, size, stride, box, unsigned(element),
-                                          swizzle == Swizzle::none ? 0 : 16u << int(swizzle), error);
+  const unsigned width = swizzle == Swizzle::none ? 0 : 16u << int(swizzle);
+  const CUtensorMap map =
+      emu::tensor_map(base, 2, size, stride, box, unsigned(element), width, error);
   if (!error.empty())
     throw Error("cuTensorMapEncodeTiled refused " + std::to_string(rows) + "x" +
                 std::to_string(cols) + " elements: " + error);

@@ -43,7 +43,8 @@ Mbarrier* find_mbarrier(const uint64_t* bar, Cta* of, Loc here, bool async_proxy
            !fenced_between(v, b.init_thread, b.init_tick, true, &self->known_at_proxy_fence))
     report("missing fence", site(here), [&] {
       return format("%s is used by %s, and no fence_mbarrier_init ran after its mbarrier_init at "
-                    "%s", name_of(b).c_str(), async_proxy ? "an asynchronous copy" : "another block",
+                    "%s", name_of(b).c_str(),
+                    async_proxy ? "an asynchronous copy" : "another block",
                     where(b.init_at).c_str());
     });
   return &b;
