@@ -14,7 +14,7 @@ sys.dont_write_bytecode = True
 
 from plot import GRID, INK, SOFT, pyplot  # noqa: E402
 from see import metadata  # noqa: E402
-from tools.lib import files, tracing  # noqa: E402
+from tools.lib import files, occupancy, tracing  # noqa: E402
 from tools.lib.term import UserError  # noqa: E402
 
 COLOURS = {"math": "#1f5fa8", "copy": "#e08b2c", "both": "#5b8a3c", "data": "#c9c9c9",
@@ -68,8 +68,8 @@ def draw(axis, trace, warps, window):
         for activity, bars in by_activity.items():
             axis.broken_barh(bars, (y - 0.38, 0.76), facecolors=COLOURS[activity], linewidth=0)
         seen = {}
-        commits = [e.end - start for e in warp.events if e.kind == "wgmma_commit" and
-                   start <= e.end <= end]
+        commits = [e.begin - start for e in warp.events if e.kind == "wgmma_wait" and
+                   start <= e.begin <= end]
         axis.vlines(commits, y - 0.38, y + 0.38, color="white", linewidth=0.8)
         for e in warp.events:
             if e.kind not in MARKS or not start <= e.end <= end:
@@ -107,7 +107,7 @@ def legend(figure, traces):
     if "copy_commit" in kinds:
         handles.append(Line2D([], [], color=MARKS["copy_commit"][1], linewidth=2,
                               label="cp.async of a group, first to commit"))
-    if "wgmma_commit" in kinds:
+    if "wgmma_wait" in kinds:
         handles.append(Line2D([], [], linestyle="none", marker="|", markersize=8, color="#9db8d8",
                               label="white line: a group of wgmma committed"))
     if "tma_store" in kinds:
@@ -132,7 +132,12 @@ def size_of(trace):
 
 
 def shares(trace):
-    return (f"tensor pipe fed {100 * tracing.fed(trace):.0f} %, warps wait "
+    try:
+        rate = occupancy.gpu(trace.gpu)["flop_clk_sm"][trace.unit]
+        needed = f" (the products need {100 * tracing.active(trace, rate):.0f} %)"
+    except (UserError, KeyError):
+        needed = ""
+    return (f"tensor pipe fed {100 * tracing.fed(trace):.0f} %{needed}, warps wait "
             f"{100 * tracing.waiting(trace):.0f} % of the main loop")
 
 

@@ -1,8 +1,7 @@
 """Synthetic raw traces: invented times of the shape that NN_idea.trace writes, for the tests of
 ./ladder trace. Never to be put under plots/results."""
 
-LABEL, COMMIT, COPY_WAIT, BARRIER, MBAR, ARRIVE, TMA, WG_COMMIT, WG_WAIT, TMA_STORE, STORE_WAIT = \
-    range(2, 13)
+LABEL, COMMIT, COPY_WAIT, BARRIER, MBAR, TMA, WG_WAIT, TMA_STORE, STORE_WAIT = range(2, 11)
 
 
 def event(begin, end, kind, n=0, line=50, address=0):
@@ -32,7 +31,7 @@ def all_do_both(tiles=24, warps=8, latency=900, math=700, double=False, start=2*
             t += 30 + (warps - warp) * 5 + math
             events.append(event(t, t + 45, BARRIER, line=104))
             t += 45
-        found.append({"cta": 0, "warp": warp, "globaltimer": 1, "full": False, "events": events})
+        found.append({"cta": 0, "warp": warp, "full": False, "events": events})
     return found
 
 
@@ -55,7 +54,7 @@ def specialised(tiles=24, stages=4, step=1024, latency=1200, consumers=2, start=
         t += 40
         landed.append(t + latency)
         ready.append(max(landed[-1], ready[-1] + step if ready else 0))
-    warps = [{"cta": 0, "warp": consumers * 4, "globaltimer": 1, "full": False,
+    warps = [{"cta": 0, "warp": consumers * 4, "full": False,
               "events": producer}]
     for g in range(consumers):
         events = list(labels) if g == 0 else []
@@ -65,27 +64,23 @@ def specialised(tiles=24, stages=4, step=1024, latency=1200, consumers=2, start=
             begin = max(t + 15, landed[tile])
             events.append(event(t, begin + 15, MBAR, line=120, address=0x38000 + s * 8))
             t = begin + 60
-            events.append(event(t, t, WG_COMMIT, line=130))
             done = ready[tile] + 30 if tile else t + 10
             events.append(event(t + 5, max(t + 20, done), WG_WAIT, n=1, line=131))
             t = max(t + 20, done) + 5
-            if tile:
-                events.append(event(t, t, ARRIVE, line=133,
-                                    address=0x38100 + (tile - 1) % stages * 8))
         events.append(event(t, t + step, WG_WAIT, n=0, line=135))
         t += step + 400
         for box in range(4):
             events.append(event(t, t + 30, STORE_WAIT, n=1, line=150))
             events.append(event(t + 200, t + 200, TMA_STORE, line=160))
             t += 230
-        warps.append({"cta": 0, "warp": g * 4, "globaltimer": 1, "full": False, "events": events})
+        warps.append({"cta": 0, "warp": g * 4, "full": False, "events": events})
     return warps
 
 
 def make(step="20_two_consumers", unit="wgmma", warps=None, size=(512, 512, 1536), us=20.0,
          overhead=4.2):
     warps = specialised() if warps is None else warps
-    return {"format": 1, "step": step, "unit": unit, "size": list(size),
+    return {"format": 2, "step": step, "unit": unit, "size": list(size),
             "gpu": "Synthetic GPU (invented numbers)", "sms": 4, "sm": 0, "device": None,
             "plain_us": us, "traced_us": us * (1 + overhead / 100), "last_traced_us": us,
             "overhead_pct": overhead, "warps": warps}

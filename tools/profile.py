@@ -90,19 +90,26 @@ def one(program, step, size, limit=None):
     """{key: number} of one launch."""
     limit = limit or 240
     progress = term.Progress()
-    with tempfile.TemporaryDirectory(prefix="ladder-") as folder:
-        log = Path(folder) / "ncu.csv"
-        done = child.run([program, *profiling.ncu_arguments(log), build.program("gpu", step.id),
-                          "once", "--sizes", sizes.text(size), "--launches", "2"], limit=limit,
-                         env={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
-                         tick=lambda s: progress.show(f"{step.id}: profiling, {s:.0f} s"))
-        progress.clear()
-        text = log.read_text(errors="replace") if log.exists() else ""
-    said = done.out + done.err + text
+    without, text = set(), ""
+    for _ in range(6):  # each version of ncu lacks others
+        with tempfile.TemporaryDirectory(prefix="ladder-") as folder:
+            log = Path(folder) / "ncu.csv"
+            done = child.run([program, *profiling.ncu_arguments(log, without),
+                              build.program("gpu", step.id), "once", "--sizes", sizes.text(size),
+                              "--launches", "2"], limit=limit,
+                             env={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
+                             tick=lambda s: progress.show(f"{step.id}: profiling, {s:.0f} s"))
+            progress.clear()
+            text = log.read_text(errors="replace") if log.exists() else ""
+        said = done.out + done.err + text
+        lacking = profiling.unknown(said) - without
+        if not lacking:
+            break
+        without |= lacking
     if "ERR_NVGPUCTRPERM" in said:
         raise term.UserError(profiling.FORBIDDEN, 3)
     if not text.strip() or (not done.ok and "Kernel Name" not in text):
-        errors = [line.strip("= ") for line in said.splitlines()
+        errors = [line.replace("==ERROR==", "").strip() for line in said.splitlines()
                   if "==ERROR==" in line or "error:" in line]
         raise term.UserError(f"{step.id}: " + (errors[0] if errors else child.why(done, limit)), 3)
     return profiling.parse(text)
@@ -155,9 +162,8 @@ def rows():
     pct = lambda key: lambda v: _cell(v.get(key), 1)  # noqa: E731
 
     def excess(v):
-        if v.get("smem_excess") is None or not v.get("smem_wavefronts"):
-            return "-"
-        return f"{100 * v['smem_excess'] / v['smem_wavefronts']:.0f}"
+        share = profiling.excess(v)
+        return "-" if share is None else f"{100 * share:.0f}"
 
     def stall(rank):
         def cell(v):

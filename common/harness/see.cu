@@ -154,7 +154,7 @@ int trace_command(const Program& program, const SeeOptions& o) {
   const double plain_time = median(plain_us), traced_time = median(traced_us);
   const double overhead = 100 * (traced_time / plain_time - 1);
 
-  std::string out = "{\"format\": 1, \"step\": " + quoted(program.step) +
+  std::string out = "{\"format\": 2, \"step\": " + quoted(program.step) +
                     ", \"unit\": " + quoted(program.unit) + ", \"size\": [" +
                     std::to_string(o.size.M) + ", " + std::to_string(o.size.N) + ", " +
                     std::to_string(o.size.K) + "], \"gpu\": " + quoted(gpu.name) +
@@ -171,7 +171,7 @@ int trace_command(const Program& program, const SeeOptions& o) {
     int count = 1;
     while (count < int(kRegion) && (e[count].what & 0xff)) ++count;
     out += std::string(first ? "\n" : ",\n") + "  {\"cta\": " + std::to_string(e->a) +
-           ", \"warp\": " + std::to_string(e->b) + ", \"globaltimer\": " + std::to_string(e->d) +
+           ", \"warp\": " + std::to_string(e->b) +
            ", \"full\": " + (count == int(kRegion) ? "true" : "false") + ", \"events\": [";
     for (int i = 1; i < count; ++i) {
       char text[64];

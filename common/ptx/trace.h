@@ -2,10 +2,12 @@
 // signal or store. Only the program NN_idea.trace is built with it (./ladder trace); kernels have
 // no added line, and other builds none of this.
 //
+// Arrivals and commits are not stamped: they do not wait, and what they lead to is.
 // One SM is watched, all its blocks, in each warp lane 0 (blocks are one-dimensional). An event is
 // 16 bytes: {begin, end, what, address}, times by %clock, which all blocks of an SM share. A warp
 // writes into a region of its own in global memory; where it has got to stands in shared memory.
-// Nothing here branches: wgmma must not be interrupted, and unwatched SMs run almost as always.
+// Only a warp's first event branches: wgmma is not to be interrupted, unwatched SMs run almost as
+// always, and a stamp must cost little beside what it measures.
 #pragma once
 #include <cuda.h>
 #include <cuda_bf16.h>
@@ -38,78 +40,75 @@ struct alignas(16) State {
   uint32_t mark, slot;             // next event
   uint32_t first_copy, copied_to;  // clock of the first cp.async since the last commit; its target
 };
-PTX_FN uint32_t states() {
+PTX_FN uint32_t state() {
   __shared__ State states[32];
-  return smem_addr(states);
+  return smem_addr(states) + threadIdx.x / 32 * uint32_t(sizeof(State));
 }
 PTX_FN uint32_t now() {
   uint32_t clock;
   asm volatile("mov.u32 %0, %%clock;" : "=r"(clock)::"memory");
   return clock;
 }
+PTX_FN uint32_t watched() {
+  int sm;
+  asm("mov.u32 %0, %%smid;" : "=r"(sm));
+  return sm == ladder_trace_config.sm && threadIdx.x % 32 == 0;
+}
+PTX_FN uint32_t block() { return blockIdx.y * gridDim.x + blockIdx.x; }
 
-// Everything else is worked out anew in each of these, from special registers and constants:
-// values kept between them would take registers that a kernel with a large tile has not got.
-// A register written under a predicate alone would keep its value from one call to the next, and
-// so be one of those; each is set first.
-// on: lane 0 of a warp on the watched SM; cta: number of the block; state: address of the State.
-#define TRACE_PLACE                                                     \
-  "  .reg .pred on, yes; .reg .b32 tid, cta, state, x, y;\n"            \
-  "  mov.u32 tid, %%tid.x; and.b32 x, tid, 31;\n"                       \
-  "  setp.eq.u32 on, x, 0;\n"                                           \
-  "  mov.u32 x, %%smid; ld.const.u32 y, [ladder_trace_config + 16];\n"  \
-  "  setp.eq.and.u32 on, x, y, on;\n"                                   \
-  "  shr.u32 tid, tid, 5; mad.lo.u32 state, tid, 16, %0;\n"
-
-/// Appends one event. A warp's first claims a region and is preceded by who it is.
+/// Appends one event. A warp's first claims a region and is preceded by who it is. Registers that
+/// are written under a predicate are set before: else they would keep their values, and take
+/// registers, from one call to the next.
 PTX_FN void record(uint32_t begin, uint32_t end, uint32_t what, uint32_t address) {
   asm volatile(
-      "{\n" TRACE_PLACE
-      "  .reg .b32 mark, slot, is; .reg .b64 to, base, ns;\n"
+      "{\n"
+      "  .reg .pred on, yes; .reg .b32 slot, is, next; .reg .b64 to, base;\n"
+      "  setp.ne.u32 on, %4, 0;\n"
       "  ld.const.u64 base, [ladder_trace_config];\n"
-      "  ld.const.u32 mark, [ladder_trace_config + 20];\n"
-      "  mov.u32 cta, %%ctaid.y; mov.u32 x, %%nctaid.x; mov.u32 y, %%ctaid.x;\n"
-      "  mad.lo.u32 cta, cta, x, y; add.u32 mark, mark, cta;\n"
-      "  mov.u32 is, 0; mov.u32 slot, 0; mov.u64 ns, 0; mov.u64 to, base;\n"
-      "  @on ld.shared.v2.u32 {is, slot}, [state];\n"
-      "  setp.ne.and.u32 yes, is, mark, on;\n"  // this warp's first event
-      "  @yes ld.const.u64 to, [ladder_trace_config + 8];\n"
-      "  @yes atom.global.add.u32 slot, [to], %6;\n"
-      "  setp.lt.and.u32 yes, slot, %5, yes;\n"
+      "  mov.u32 is, 0; mov.u32 slot, 0;\n"
+      "  @on ld.shared.v2.u32 {is, slot}, [%5];\n"
+      "  setp.ne.and.u32 yes, is, %6, on;\n"
+      "  @!yes bra KNOWN_%=;\n"
+      "  ld.const.u64 to, [ladder_trace_config + 8];\n"
+      "  atom.global.add.u32 slot, [to], %9;\n"
+      "  setp.lt.u32 yes, slot, %8;\n"
       "  mad.wide.u32 to, slot, 16, base;\n"
-      "  @yes mov.u64 ns, %%globaltimer;\n"
-      "  cvt.u32.u64 x, ns;\n"
-      "  @yes st.global.v4.u32 [to], {cta, tid, 1, x};\n"
-      "  @yes add.u32 slot, slot, 1;\n"
-      "  setp.lt.and.u32 yes, slot, %5, on;\n"
+      "  @yes st.global.v4.u32 [to], {%7, %10, 1, %0};\n"
+      "  add.u32 slot, slot, 1;\n"
+      "KNOWN_%=:\n"
+      "  setp.lt.and.u32 yes, slot, %8, on;\n"
       "  mad.wide.u32 to, slot, 16, base;\n"
-      "  @yes st.global.v4.u32 [to], {%1, %2, %3, %4};\n"
-      "  add.u32 slot, slot, 1; and.b32 x, slot, %6 - 1;\n"
-      "  setp.eq.u32 yes, x, 0;\n"  // full: the last place is written again and again
-      "  @yes sub.u32 slot, slot, 1;\n"
-      "  @on st.shared.v2.u32 [state], {mark, slot};\n}" ::"r"(states()),
-      "r"(begin), "r"(end), "r"(what), "r"(address), "n"(kPlaces), "n"(kRegion)
+      "  @yes st.global.v4.u32 [to], {%0, %1, %2, %3};\n"
+      "  add.u32 next, slot, 1; and.b32 is, next, %9 - 1;\n"
+      "  setp.eq.u32 yes, is, 0;\n"  // full: the last place is written again and again
+      "  @yes mov.u32 next, slot;\n"
+      "  @on st.shared.v2.u32 [%5], {%6, next};\n}" ::"r"(begin),
+      "r"(end), "r"(what), "r"(address), "r"(watched()), "r"(state()),
+      "r"(ladder_trace_config.launch + block()), "r"(block()), "n"(kPlaces), "n"(kRegion),
+      "r"(threadIdx.x / 32)
       : "memory");
 }
 /// Remembers a cp.async, without waiting for shared memory; the commit makes an event of it.
 PTX_FN void copy_issued(const void* smem) {
   asm volatile(
-      "{\n" TRACE_PLACE
-      "  @on red.shared.min.u32 [state + 8], %1;\n"
-      "  @on st.shared.u32 [state + 12], %2;\n}" ::"r"(states()),
-      "r"(now()), "r"(smem_addr(smem))
+      "{\n"
+      "  .reg .pred on; setp.ne.u32 on, %0, 0;\n"
+      "  @on red.shared.min.u32 [%1 + 8], %2;\n"
+      "  @on st.shared.u32 [%1 + 12], %3;\n}" ::"r"(watched()),
+      "r"(state()), "r"(now()), "r"(smem_addr(smem))
       : "memory");
 }
 PTX_FN void take_copies(uint32_t& first, uint32_t& to) {
-  uint32_t address = states();  // %0, as TRACE_PLACE wants it
   asm volatile(
-      "{\n" TRACE_PLACE
-      "  mov.u32 %1, 0; mov.u32 %2, 0; mov.u32 x, 0xffffffff;\n"
-      "  @on ld.shared.v2.u32 {%1, %2}, [state + 8];\n"
-      "  @on st.shared.v2.u32 [state + 8], {x, x};\n}"
-      : "+r"(address), "=&r"(first), "=&r"(to)::"memory");
+      "{\n"
+      "  .reg .pred on; .reg .b32 none; setp.ne.u32 on, %2, 0;\n"
+      "  mov.u32 %0, 0; mov.u32 %1, 0; mov.u32 none, 0xffffffff;\n"
+      "  @on ld.shared.v2.u32 {%0, %1}, [%3 + 8];\n"
+      "  @on st.shared.v2.u32 [%3 + 8], {none, none};\n}"
+      : "=&r"(first), "=&r"(to)
+      : "r"(watched()), "r"(state())
+      : "memory");
 }
-#undef TRACE_PLACE
 
 /// `n` is that of a wait for groups.
 PTX_FN uint32_t what(Kind kind, int line, int n = 0) {
@@ -172,14 +171,17 @@ PTX_FN void cp_async_commit_group(LINE) {
   ptx_raw::cp_async_commit_group();
   trace::copies_committed(line);
 }
+/// Stamped where it had to wait: most find their copies there, and steps are short.
 template <int N>
 PTX_FN void cp_async_wait_group(LINE) {
-  trace::interval(trace::Kind::copy_wait, line, 0, N, [] { ptx_raw::cp_async_wait_group<N>(); });
+  const uint32_t begin = trace::now();
+  ptx_raw::cp_async_wait_group<N>();
+  const uint32_t end = trace::now();
+  if (end - begin > 40) trace::record(begin, end, trace::what(trace::Kind::copy_wait, line, N), 0);
 }
 PTX_FN void cp_async_mbarrier_arrive_noinc(uint64_t* bar, LINE) {
   ptx_raw::cp_async_mbarrier_arrive_noinc(bar);
   trace::copies_committed(line);
-  trace::instant(trace::Kind::arrive, line, smem_addr(bar));
 }
 
 // ---- barriers -----------------------------------------------------------------------------------
@@ -188,10 +190,6 @@ PTX_FN void syncthreads(LINE) {
 }
 PTX_FN void bar_sync(int id, int threads, LINE) {
   trace::interval(trace::Kind::barrier, line, 0, id, [&] { ptx_raw::bar_sync(id, threads); });
-}
-PTX_FN void bar_arrive(int id, int threads, LINE) {
-  ptx_raw::bar_arrive(id, threads);
-  trace::instant(trace::Kind::arrive, line);
 }
 PTX_FN void cluster_wait(LINE) {
   trace::interval(trace::Kind::cluster_barrier, line, 0, 0, [] { ptx_raw::cluster_wait(); });
@@ -204,22 +202,6 @@ PTX_FN void cluster_sync(LINE) {
 PTX_FN void mbarrier_wait(uint64_t* bar, uint32_t parity, LINE) {
   trace::interval(trace::Kind::mbarrier_wait, line, smem_addr(bar), 0,
                   [&] { ptx_raw::mbarrier_wait(bar, parity); });
-}
-PTX_FN void mbarrier_arrive(uint64_t* bar, LINE) {
-  ptx_raw::mbarrier_arrive(bar);
-  trace::instant(trace::Kind::arrive, line, smem_addr(bar));
-}
-PTX_FN void mbarrier_arrive_expect_tx(uint64_t* bar, uint32_t bytes, LINE) {
-  ptx_raw::mbarrier_arrive_expect_tx(bar, bytes);
-  trace::instant(trace::Kind::arrive, line, smem_addr(bar));
-}
-PTX_FN void mbarrier_arrive_remote(uint64_t* bar, uint32_t cta, LINE) {
-  ptx_raw::mbarrier_arrive_remote(bar, cta);
-  trace::instant(trace::Kind::arrive, line, smem_addr(bar));
-}
-PTX_FN void mbarrier_arrive_remote_release_cluster(uint64_t* bar, uint32_t cta, LINE) {
-  ptx_raw::mbarrier_arrive_remote_release_cluster(bar, cta);
-  trace::instant(trace::Kind::arrive, line, smem_addr(bar));
 }
 
 // ---- TMA ----------------------------------------------------------------------------------------
@@ -243,10 +225,6 @@ PTX_FN void tma_store_wait_group_read(LINE) {
 }
 
 // ---- wgmma --------------------------------------------------------------------------------------
-PTX_FN void wgmma_commit_group(LINE) {
-  ptx_raw::wgmma_commit_group();
-  trace::instant(trace::Kind::wgmma_commit, line);
-}
 template <int N>
 PTX_FN void wgmma_wait_group(LINE) {
   trace::interval(trace::Kind::wgmma_wait, line, 0, N, [] { ptx_raw::wgmma_wait_group<N>(); });

@@ -44,7 +44,11 @@ METRICS = {  # key: (ncu's name, what the table calls it, unit)
     "smem_pct": ("l1tex__data_pipe_lsu_wavefronts_mem_shared.avg.pct_of_peak_sustained_elapsed",
                  "shared memory busy", "%"),
     "smem_wavefronts": ("l1tex__data_pipe_lsu_wavefronts_mem_shared.sum", "shared wavefronts", ""),
-    "smem_excess": ("derived__memory_l1_wavefronts_shared_excessive", "of them in excess", ""),
+    "smem_asked": ("smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared.sum",
+                   "shared wavefronts, by instruction", ""),
+    "smem_ideal": ("smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_ideal.sum",
+                   "of them without conflicts", ""),
+    "conflicts": ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum", "bank conflicts", ""),
     "conflicts_ld": ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
                      "bank conflicts, ld", ""),
     "conflicts_st": ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
@@ -58,11 +62,18 @@ METRICS = {  # key: (ncu's name, what the table calls it, unit)
 SCALE = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
 
-def ncu_arguments(log):
-    """Up to the program: one launch of the kernel after a warm-up, clocks left alone."""
+def ncu_arguments(log, without=()):
+    """Up to the program: one launch of the kernel after a warm-up, clocks left alone. `without`
+    are metrics that this version of ncu does not know."""
+    names = [m[0] for m in METRICS.values() if m[0].split(".")[0] not in without]
     return ["--clock-control", "none", "--kernel-name", "regex:gemm_kernel", "--launch-skip", "1",
             "--launch-count", "1", "--csv", "--page", "raw", "--print-units", "base",
-            "--log-file", str(log), "--metrics", ",".join(m[0] for m in METRICS.values())]
+            "--log-file", str(log), "--metrics", ",".join(names)]
+
+
+def unknown(text):
+    """Metrics of which ncu says that it does not know them; it measures nothing then."""
+    return set(re.findall(r"Failed to find metric (?:regex:\^)?(\w+)", text))
 
 
 def parse(text):
@@ -87,6 +98,15 @@ def parse(text):
     return found
 
 
+def excess(v):
+    """Share of the shared-memory wavefronts that bank conflicts cost, or None."""
+    if v.get("smem_asked") and v.get("smem_ideal") is not None:
+        return max(0.0, 1 - v["smem_ideal"] / v["smem_asked"])
+    if v.get("smem_wavefronts") and v.get("conflicts") is not None:
+        return min(1.0, v["conflicts"] / v["smem_wavefronts"])
+    return None
+
+
 def number(text, have, want):
     """A cell of ncu, in the unit wanted."""
     text = text.replace(",", "")
@@ -105,8 +125,8 @@ def number(text, have, want):
 
 
 FORBIDDEN = ("the driver lets only administrators read the GPU's counters (ERR_NVGPUCTRPERM): run "
-             "it with sudo, or as root set 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' in "
-             "/etc/modprobe.d/ and reboot; in a container start it with --cap-add SYS_ADMIN; "
+             "it with sudo, or as root set 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' "
+             "in /etc/modprobe.d/ and reboot; in a container start it with --cap-add SYS_ADMIN; "
              "rented GPUs often forbid it: ./ladder trace needs no permission")
 NO_TOOL = ("ncu (Nsight Compute) is not there: it comes with the CUDA toolkit, or apt-get install "
            "nsight-compute; ./ladder trace needs none of it")
@@ -128,13 +148,13 @@ def advice(v, unit):
     get = lambda key: v.get(key) or 0.0  # noqa: E731
     top = top_stalls(v, 1)
     reason = top[0][0] if top else ""
-    excess = get("smem_excess") / v["smem_wavefronts"] if v.get("smem_wavefronts") else 0.0
+    conflicts = excess(v) or 0.0
     if get("sectors_per_request") > 16.5 or (get("sectors_per_request") > 4.5 and unit == "ffma"
                                              and not get("smem_wavefronts")):
         lines.append("a request touches many sectors: neighbouring lanes should read neighbouring "
                      "addresses (02_coalesced)")
-    if excess > 0.1:
-        lines.append(f"{100 * excess:.0f} % of the shared-memory traffic is bank conflicts: "
+    if conflicts > 0.1:
+        lines.append(f"{100 * conflicts:.0f} % of the shared-memory traffic is bank conflicts: "
                      "swizzle the tile (11_swizzle)")
     if unit != "ffma" and get("tensor_pct") >= 85:
         lines.append("the tensor pipe hardly rests: what is left is power and the ends of tiles")

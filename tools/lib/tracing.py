@@ -12,8 +12,8 @@ from .term import UserError
 
 # By number, as trace_format.h has them.
 KINDS = {2: "label", 3: "copy_commit", 4: "copy_wait", 5: "barrier", 6: "mbarrier_wait",
-         7: "arrive", 8: "tma_load", 9: "wgmma_commit", 10: "wgmma_wait", 11: "tma_store",
-         12: "store_wait", 13: "cluster_barrier", 14: "flag_wait"}
+         7: "tma_load", 8: "wgmma_wait", 9: "tma_store", 10: "store_wait", 11: "cluster_barrier",
+         12: "flag_wait"}
 WAITS = {"copy_wait", "barrier", "mbarrier_wait", "cluster_barrier", "flag_wait"}
 # Activities of a span, in the order of a legend.
 ACTIVITIES = {"math": "multiplies", "copy": "issues copies", "both": "multiplies and issues copies",
@@ -96,7 +96,7 @@ def load(path):
 
 def parse(data, name="it"):
     try:
-        if data["format"] != 1:
+        if data["format"] != 2:
             raise UserError(f"{name} is a trace of another version: trace again")
         raw = data["warps"]
         trace = Trace(data["step"], data["unit"], tuple(data["size"]), data["gpu"], data["sm"],
@@ -190,7 +190,7 @@ def _spans(warp, unit):
         at = e.end
     mixed = others < 0.15 * before_commit  # copies are issued between products
     spans, at = [], None
-    in_flight, multiplying = 0, False
+    in_flight, multiplying = 0, unit != "wgmma" and warp.role != "producer"
 
     def add(begin, end, activity, event):
         if end <= begin:
@@ -222,16 +222,11 @@ def _spans(warp, unit):
             if e.end - e.begin <= SHORT and spans and activity != "slot":
                 activity = "math" if multiplying and warp.role != "producer" else spans[-1].activity
             add(e.begin, e.end, activity, e)
-            if unit != "wgmma" and e.kind in ("copy_wait", "barrier", "mbarrier_wait"):
-                multiplying = True
             if e.kind == "mbarrier_wait" and warp.role != "producer":
                 multiplying = True
-        elif e.kind == "wgmma_commit":
-            in_flight += 1
-            multiplying = True
         elif e.kind == "wgmma_wait":
             add(e.begin, e.end, "math", e)  # its products are under way
-            in_flight = min(in_flight, e.n)
+            in_flight = e.n
             multiplying = in_flight > 0
         elif e.kind == "store_wait":
             add(e.begin, e.end, "store" if e.end - e.begin > SHORT else "epilogue", e)
@@ -246,7 +241,7 @@ def multipliers(trace, ctas=None):
     chosen = [w for w in trace.warps if w.role != "producer" and (ctas is None or w.cta in ctas)]
     if trace.unit == "wgmma":
         chosen = [w for w in chosen if w.warp % 4 == 0 and
-                  any(e.kind == "wgmma_commit" for e in w.events)]
+                  any(e.kind == "wgmma_wait" for e in w.events)]
     return chosen
 
 
