@@ -26,20 +26,6 @@ std::vector<std::string> texts;
 int total = 0;
 bool quiet = false;
 
-uintptr_t load_address() {
-  static const uintptr_t base = [] {
-    uintptr_t found = 0;
-    dl_iterate_phdr(
-        [](dl_phdr_info* info, size_t, void* out) {
-          *static_cast<uintptr_t*>(out) = info->dlpi_addr;  // the first one is the program
-          return 1;
-        },
-        &found);
-    return found;
-  }();
-  return base;
-}
-
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 /// Lines that addr2line prints for an offset of the program: function, place, function, place ...
@@ -96,7 +82,7 @@ std::vector<Variable> shared_variables() {
 }
 
 std::string kernel_name() {
-  const auto lines = addr2line(uintptr_t(state.info.kernel) - load_address());
+  const auto lines = addr2line(uintptr_t(state.info.kernel) - load_base);
   if (lines.empty()) return "kernel";
   std::string name = lines.front();
   for (const char* noise : {"(anonymous namespace)::", "void "})
@@ -148,6 +134,14 @@ void tell_story(const std::string& text, const Thread* by) {
 }  // namespace
 
 bool place_named = false;
+uintptr_t load_base = [] {
+  uintptr_t found = 0;
+  const auto first = [](dl_phdr_info* info, size_t, void* out) {  // the program itself
+    return *static_cast<uintptr_t*>(out) = info->dlpi_addr, 1;
+  };
+  dl_iterate_phdr(first, &found);
+  return found;
+}();
 bool tracing = getenv("EMU_TRACE") && *getenv("EMU_TRACE") == '1';
 void set_trace(bool on) { tracing = on; }
 
@@ -170,9 +164,6 @@ Site site(Loc loc) {
   e = {loc, Site(kFirstLoc + i)};
   return e.second;
 }
-// One less: the return address may already belong to the next line.
-Site site(const void* pc) { return Site(uintptr_t(pc) - load_address() - 1); }
-
 std::string where(Loc loc) { return base_name(loc.file) + ":" + std::to_string(loc.line); }
 std::string where(Site s) {
   if (!s) return "?";

@@ -7,7 +7,11 @@
 namespace emu {
 
 Site site(Loc);                      // registers a place of the source
-Site site(const void* return_address);
+extern uintptr_t load_base;          // of the program
+// One less: the return address may already belong to the next line.
+inline Site site(const void* return_address) {
+  return Site(uintptr_t(return_address) - load_base - 1);
+}
 std::string where(Site);             // "kernel.cu:61"
 std::string where(Loc);
 std::string shared_variable_at(uintptr_t offset);  // "smem_a + 64 bytes"

@@ -1,6 +1,7 @@
 // Runs a grid: every CUDA thread is a fiber, a few blocks run at once, and what is asynchronous
 // lands only when nobody can go on without it.
 #include <link.h>
+#include <malloc.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -52,6 +53,8 @@ struct StackOf {
 
 void reserve_memory(unsigned slots, unsigned threads) {
   if (!windows) {
+    mallopt(M_MMAP_THRESHOLD, 1 << 30);  // logs and shadow of a block are there for the next
+    mallopt(M_TRIM_THRESHOLD, 1 << 30);
     windows = static_cast<char*>(mmap(nullptr, size_t(16) << kWindowBits, PROT_READ | PROT_WRITE,
                                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     dl_iterate_phdr(

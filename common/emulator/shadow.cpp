@@ -60,20 +60,19 @@ void report_bad_read(const Cell& c, uintptr_t a, Site at) {
   }
 }
 
-void stamp_read(Cell& c, const View& v, Site at) {
-  int slot = -1;
-  for (int i = 0; i < 3; ++i) {
-    if (c.reader[i] == v.stamp && c.read[i]) {
-      slot = i;
-      break;
-    }
-    // A reader that this one knows of is implied by it. A wgmma in flight is kept.
-    if (slot < 0 && (!c.read[i] || v.knows(c.reader[i], c.read[i]))) slot = i;
-  }
-  if (slot < 0) {
-    slot = int(state.roll(3));
-    if (!is_thread(c.reader[slot]) && is_thread(v.stamp)) return;
-  }
+/// Which of the cell's three places the reader takes; 3: none.
+int place_for_reader(const Cell& c, const View& v) {
+  int slot = 0;
+  while (slot < 3 && c.read[slot] && c.reader[slot] != v.stamp) ++slot;
+  if (slot < 3) return slot;
+  slot = int(state.roll(3));  // one is forgotten, but no agent for a thread
+  if (is_thread(v.stamp)) return is_thread(c.reader[slot]) ? slot : 3;
+  for (int i = 0; i < 3; ++i)  // it knows those whose work it has waited for
+    if (v.knows(c.reader[i], c.read[i])) slot = i;
+  return slot;
+}
+
+void stamp_read(Cell& c, int slot, const View& v, Site at) {
   c.reader[slot] = uint16_t(v.stamp);
   c.read[slot] = v.tick;
   c.read_site = at;
@@ -121,9 +120,12 @@ void shadow_read(Region& r, uintptr_t a, unsigned bytes, Site at, const View& v,
     }
     if (c->reader[0] == v.stamp && c->read[0] == v.tick) continue;
     // Elements are mostly wider than a cell, and their cells alike.
-    const Cell before = *c;
-    stamp_read(*c, v, at);
-    for (; i + 2 < bytes && !memcmp(&before, c + 1, sizeof before); i += 2, ++c) c[1] = *c;
+    unsigned alike = 1;
+    while (i + 2 * alike < bytes && !memcmp(c, c + alike, sizeof *c)) ++alike;
+    const int slot = place_for_reader(*c, v);
+    if (slot < 3)
+      for (unsigned n = 0; n < alike; ++n) stamp_read(c[n], slot, v, at);
+    i += 2 * (alike - 1), c += alike - 1;
   }
 }
 
