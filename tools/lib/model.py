@@ -196,7 +196,7 @@ def _tile_step(p, tile, clock):
     p.duty = tile.flop / gpu["flop_clk_sm"][tile.unit] / period
     busiest = max(("math", "shared memory", "L2", "HBM"), key=lambda r: p.cycles[r])
     if period < 1.1 * p.cycles[busiest]:
-        p.bound = busiest
+        p.bound = "L1" if busiest == "shared memory" and not tile.wavefronts else busiest
     elif (think + p.exposed) > period / 2:
         p.bound = "waiting"
     else:
