@@ -14,13 +14,14 @@ constexpr int BLOCK_K = 64;
 constexpr int WARP_M = 64;
 constexpr int WARP_N = 64;
 constexpr int GROUP_M = 16;
+constexpr int COPY_FROM = 1;  // the first k_inner of a tile with copies
 constexpr int MMA_M = 16, MMA_N = 8, MMA_K = 16;
 constexpr int MMA_ROWS = WARP_M / MMA_M, MMA_COLS = WARP_N / MMA_N;  // in a warp's tile
 constexpr int NUM_THREADS = (BLOCK_M / WARP_M) * (BLOCK_N / WARP_N) * 32;
 static_assert(BLOCK_M % WARP_M == 0 && BLOCK_N % WARP_N == 0, "warps must fill the tile");
 static_assert(WARP_M % MMA_M == 0 && WARP_N % MMA_N == 0, "instructions must fill the warp's tile");
 static_assert(WARP_N % (2 * MMA_N) == 0, "one ldmatrix.x4 reads B for two instructions");
-static_assert(BLOCK_K % (2 * MMA_K) == 0, "two sets of fragments take turns within a tile");
+static_assert(BLOCK_K % (2 * MMA_K) == 0 && COPY_FROM < 2, "two sets take turns; one k copies");
 static_assert(NUM_THREADS <= 1024, "a block has at most 1024 threads");
 
 template <int NUM_STAGES>
@@ -132,9 +133,9 @@ __global__ void __launch_bounds__(NUM_THREADS)
         load_fragments_b(frag_b[set][j / 2], smem.b[stage], k_inner * MMA_K, warp_n + j * MMA_N);
 #pragma unroll
       for (int i = 0; i < MMA_ROWS; ++i) {
-        if (k_inner > 0)  // at first all warps read the new tile; copies would be in their way
-          load_stage(ahead % NUM_STAGES, ahead, (k_inner - 1) * MMA_ROWS + i,
-                     (BLOCK_K / MMA_K - 1) * MMA_ROWS);
+        if (k_inner >= COPY_FROM)
+          load_stage(ahead % NUM_STAGES, ahead, (k_inner - COPY_FROM) * MMA_ROWS + i,
+                     (BLOCK_K / MMA_K - COPY_FROM) * MMA_ROWS);
         multiply(set ^ 1, i);  // zeros, the very first time
       }
     }
