@@ -45,7 +45,7 @@ def main(args):
             table(here, size)
     if len(chosen) == 1:
         advice(chosen[0], found[chosen[0].id, size_list[0]])
-    return 0
+    return 0 if len(found) == len(chosen) * len(size_list) else 1
 
 
 def ncu():
@@ -80,7 +80,13 @@ def _measured(chosen, size_list, args):
     with lock.gpu(ready.gpu.uuid):
         for size in size_list:
             for step in fit:
-                found[step.id, size] = one(program, step, size, args.time_limit)
+                try:
+                    found[step.id, size] = one(program, step, size, args.time_limit)
+                except term.UserError as error:
+                    if len(fit) * len(size_list) == 1 or str(error) == profiling.FORBIDDEN:
+                        raise
+                    term.say(f"{step.id}: {error}", term.RED)  # the others may well work
+                    continue
                 if args.record:
                     record(ready.gpu, step, size, found[step.id, size], commit)
     return found

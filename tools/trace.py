@@ -138,7 +138,14 @@ def _traced(chosen, size, args, out):
     files_made = []
     with lock.gpu(ready.gpu.uuid):
         for step in fit:
-            files_made.append(_one(step, size, args, out))
+            try:
+                files_made.append(_one(step, size, args, out))
+            except term.UserError as error:
+                if len(fit) == 1:
+                    raise
+                term.say(f"{step.id}: {error}", term.RED)  # the others may well work
+    if not files_made:
+        raise term.UserError("none of these steps could be traced; see the reasons above", 3)
     return files_made
 
 
