@@ -373,6 +373,44 @@ class Commands(Sandbox):
             self.assert_one_line_error(done, expected)
             self.assertEqual(done.returncode, code)
 
+    def test_traces_are_recorded(self):
+        self.fake_gpu()
+        self.env["LADDER_COMMIT"] = "0123456789abcdef"
+        both = synthetic_trace.all_do_both
+        for step, made in (("10_double_buffer", synthetic_trace.make(
+                "10_double_buffer", "mma_sync", both())), ("17_wgmma", synthetic_trace.make())):
+            raw = self.write(f"{step}.raw", made)
+            program = self.root / "bin" / f"{step}.trace"
+            program.write_text("#!/bin/sh\nwhile [ \"$1\" != --json ]; do shift; done\n"
+                               f"cp {raw} \"$2\"\n")
+            program.chmod(0o755)
+        done = self.ladder("trace", "--compare", "10,17", "--record")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        kept = sorted((self.root / "plots" / "results" / "traces").glob("*/*.json"))
+        self.assertEqual([file.stem for file in kept], ["10_double_buffer", "17_wgmma"])
+        self.assertEqual(json.loads(kept[0].read_text())["commit"], "0123456789ab")
+        self.assertGreater(tracing.waiting(tracing.load(kept[0])), 0.3)
+        # And where there is no GPU they are what is drawn.
+        self.no_gpu()
+        again = self.ladder("trace", "10")
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertIn("recorded", again.stdout)
+
+    def test_profiles_are_recorded(self):
+        self.fake_gpu()
+        self.env["LADDER_COMMIT"] = "0123456789abcdef"
+        log = self.write("answer.csv", Profiles().csv({"tensor_pct": "41.5", "stall_wait": "1"}))
+        self.env["LADDER_NCU"] = str(self.script(
+            "ncu", "#!/bin/sh\nwhile [ \"$1\" != --log-file ]; do shift; done\n"
+            f"cp {log} \"$2\"\n"))
+        done = self.ladder("profile", "10,17", "--record")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.no_gpu()
+        again = self.ladder("profile", "17", "--recorded")
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertIn("41.5", again.stdout)
+        self.assert_one_line_error(self.ladder("profile", "02", "--recorded"), "not recorded")
+
     def test_profile_with_counters_forbidden(self):
         self.fake_gpu()
         self.env["LADDER_NCU"] = str(self.script(
