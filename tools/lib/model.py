@@ -179,11 +179,14 @@ def _tile_step(p, tile, clock):
     elif facts.fragments_ahead:  # reads and products of a warp are under way at once
         each = 2 * warps
         stations = [each * closed_network([tile.math / each, tile.smem / each], 0, each)]
-    else:  # between barriers all warps of a block read, then all multiply; other blocks fill in
+    elif inner := facts.get("MMA_K"):
+        # Between barriers all warps of a block read, then all multiply; other blocks fill in.
         stations = [tile.math, tile.smem]
-        inner = facts.get("MMA_K")
-        think += (tile.k // inner * (late["ldmatrix"] + late["mma"]) if inner else
-                  late["ld_shared"])
+        think += tile.k // inner * (late["ldmatrix"] + late["mma"])
+    else:  # CUDA cores: a thread alternates for each k, so the warps of a block drift apart
+        each = min(warps, max(1, tile.k // 2))
+        stations = [each * closed_network([tile.math / each, tile.smem / each],
+                                          late["ld_shared"], each)]
     lead_steps = facts.stages - 1
     # How long a copy may take depends on how long a step takes: a few rounds settle it.
     p.exposed = p.latency if lead_steps == 0 and facts.copies != "none" else 0.0
@@ -212,8 +215,11 @@ def _share(p, tile, clock):
     no other block and no other role covers them."""
     facts, gpu, late = tile.facts, tile.gpu, tile.latency
     l2 = gpu["l2_tbs"] * 1e12 / clock / gpu["sms"]  # bytes a clock and SM
-    written = max(tile.once.get("global_store_sectors", 0) * 32, tile.m * tile.n * 2.0)
-    store = written / l2 + late["l2"]
+    sectors, used = (tile.once.get(f"global_store_{what}", 0) for what in ("sectors", "bytes"))
+    written = max(sectors * 32, tile.m * tile.n * 2.0)
+    # Sectors that a request fills in part only are merged in L2, far slower.
+    rate = l2 if used > 24 * sectors else gpu.get("partial_store_tbs", 1) * 1e12 / clock / gpu["sms"]
+    store = (written if used > 24 * sectors else used) / rate + late["l2"]
     start = late["tma_hbm"] if facts.copies == "tma" else late["hbm"]
     if facts.persistent or facts.stream_k:  # the next tile's copies fly already
         start = 0.0
