@@ -185,7 +185,7 @@ def rows():
             ("DRAM busy, %", pct("dram_pct"), "near 100: every byte must be used more often"),
             ("L2 busy, %", pct("l2_pct"), "near 100: larger tiles or multicast"),
             ("L2 hits, %", pct("l2_hit_pct"), "low: blocks that run together share too little"),
-            ("sectors per request", pct("sectors_per_request"),
+            ("sectors per request", lambda v: _cell(v.get("sectors_per_request") or None, 1),
              "4 for 4-byte lanes, 16 for 16-byte ones; more is uncoalesced"),
             ("shared memory busy, %", pct("smem_pct"), "near 100: fewer reads per product"),
             ("excess wavefronts, %", excess, "of shared memory: bank conflicts; 0 with a swizzle"),
