@@ -25,10 +25,7 @@ TEST_CASE("agreement with an H200") {
   std::ifstream file(source.substr(0, source.rfind('/')) + "/data/agreement.txt");
   std::set<std::string> golden;
   for (std::string line; std::getline(file, line);) golden.insert(line);
-  if (golden.empty()) {
-    WARN("tests/data/agreement.txt is not there: nothing was compared with the hardware");
-    return;
-  }
+  REQUIRE(!golden.empty());  // written by agreement.cu on a GPU
   CHECK(golden.size() == lines.size());
   std::map<std::string, int> differ;
   for (const std::string& line : lines)

@@ -75,6 +75,10 @@ void perform(const TmaStore& s) {
   if (!r) return;
   each_chunk(s.map, const_cast<char*>(s.smem), s.coords, [&](char* from, char* to, unsigned n) {
     if (!n) return;
+    // The hardware clips in chunks of 16 bytes: where a row ends inside one, what follows the row
+    // is overwritten too (agreement.cu, on an H200).
+    n = 16;
+    if (!checked_region(uintptr_t(to), n, true, "TMA store writes", at)) return;
     shadow_write(*r, uintptr_t(to), n, at, view_of(self), Proxy::async, "TMA store writes");
     memcpy(to, from, n);
   });
