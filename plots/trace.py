@@ -17,7 +17,8 @@ from see import metadata  # noqa: E402
 from tools.lib import files, occupancy, tracing  # noqa: E402
 from tools.lib.term import UserError  # noqa: E402
 
-COLOURS = {"math": "#1f5fa8", "copy": "#e08b2c", "both": "#5b8a3c", "data": "#c9c9c9",
+COLOURS = {"math": "#1f5fa8", "flight": "#9dbbe0", "copy": "#e08b2c", "both": "#5b8a3c",
+           "data": "#c9c9c9",
            "slot": "#e3e3e3", "sync": "#9a9a9a", "epilogue": "#7a3b9a", "store": "#d5bfe0",
            "other": "#f3efe6"}
 MARKS = {"tma_load": ("v", "#a85b00"), "copy_commit": ("|", "#a85b00"),
@@ -61,7 +62,8 @@ def draw(axis, trace, warps, window):
             a, b = max(s.begin, start), min(s.end, end)
             if b > a:
                 by_activity.setdefault(s.activity, []).append((a - start, b - a))
-                label = s.stage if s.stage >= 0 and s.activity in ("data", "slot") else None
+                waits = s.activity in ("data", "slot", "flight")
+                label = s.stage if s.stage >= 0 and waits else None
                 if label is not None and b - a > (end - start) * 0.012:
                     axis.text((a + b) / 2 - start, y, str(label), ha="center", va="center",
                               fontsize=6.5, color=INK, clip_on=True)
@@ -106,7 +108,7 @@ def legend(figure, traces):
                               color=MARKS["tma_load"][1], label="TMA load issued"))
     if "copy_commit" in kinds:
         handles.append(Line2D([], [], color=MARKS["copy_commit"][1], linewidth=2,
-                              label="cp.async of a group, first to commit"))
+                              label="cp.async of a group, to its commit"))
     if "wgmma_wait" in kinds:
         handles.append(Line2D([], [], linestyle="none", marker="|", markersize=8, color="#9db8d8",
                               label="white line: a group of wgmma committed"))

@@ -67,6 +67,7 @@ def main(args):
     else:
         extra = ["--cycles", args.cycles] if args.cycles else []
         if args.compare is not None and len(listed) > 1:
+            listed.sort(key=lambda file: tracing.load(file).step)
             made += _draw(ready, "compare", listed, out, extra)
         else:
             extra += (["--block", args.block] if args.block is not None else []) + (

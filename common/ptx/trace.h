@@ -2,7 +2,8 @@
 // signal or store. Only the program NN_idea.trace is built with it (./ladder trace); kernels have
 // no added line, and other builds none of this.
 //
-// Arrivals and commits are not stamped: they do not wait, and what they lead to is.
+// Arrivals, single copies of threads and commits of wgmma are not stamped: there are many, they do
+// not wait, and what they lead to is stamped.
 // One SM is watched, all its blocks, in each warp lane 0 (blocks are one-dimensional). An event is
 // 16 bytes: {begin, end, what, address}, times by %clock, which all blocks of an SM share. A warp
 // writes into a region of its own in global memory; where it has got to stands in shared memory.
@@ -36,9 +37,8 @@ namespace trace {
 #define PTX_FN __device__ __forceinline__
 
 /// Of each warp, in shared memory, which nobody clears: valid once `mark` is this launch and CTA.
-struct alignas(16) State {
-  uint32_t mark, slot;             // next event
-  uint32_t first_copy, copied_to;  // clock of the first cp.async since the last commit; its target
+struct alignas(8) State {
+  uint32_t mark, slot;  // next event
 };
 PTX_FN uint32_t state() {
   __shared__ State states[32];
@@ -88,28 +88,6 @@ PTX_FN void record(uint32_t begin, uint32_t end, uint32_t what, uint32_t address
       "r"(threadIdx.x / 32)
       : "memory");
 }
-/// Remembers a cp.async, without waiting for shared memory; the commit makes an event of it.
-PTX_FN void copy_issued(const void* smem) {
-  asm volatile(
-      "{\n"
-      "  .reg .pred on; setp.ne.u32 on, %0, 0;\n"
-      "  @on red.shared.min.u32 [%1 + 8], %2;\n"
-      "  @on st.shared.u32 [%1 + 12], %3;\n}" ::"r"(watched()),
-      "r"(state()), "r"(now()), "r"(smem_addr(smem))
-      : "memory");
-}
-PTX_FN void take_copies(uint32_t& first, uint32_t& to) {
-  asm volatile(
-      "{\n"
-      "  .reg .pred on; .reg .b32 none; setp.ne.u32 on, %2, 0;\n"
-      "  mov.u32 %0, 0; mov.u32 %1, 0; mov.u32 none, 0xffffffff;\n"
-      "  @on ld.shared.v2.u32 {%0, %1}, [%3 + 8];\n"
-      "  @on st.shared.v2.u32 [%3 + 8], {none, none};\n}"
-      : "=&r"(first), "=&r"(to)
-      : "r"(watched()), "r"(state())
-      : "memory");
-}
-
 /// `n` is that of a wait for groups.
 PTX_FN uint32_t what(Kind kind, int line, int n = 0) {
   return uint32_t(kind) | uint32_t(n) << 8 | uint32_t(line) << 16;
@@ -118,18 +96,26 @@ PTX_FN void instant(Kind kind, int line, uint32_t address = 0) {
   const uint32_t t = now();
   record(t, t, what(kind, line), address);
 }
+/// The time after a barrier. BAR.SYNC does not hold a warp, the next access to memory does
+/// (DEFER_BLOCKING): so one is made, and its value is needed before the clock is read.
+PTX_FN uint32_t now_after_barrier() {
+  asm volatile(
+      "{\n"
+      "  .reg .pred odd; .reg .b32 any;\n"
+      "  ld.volatile.shared.u32 any, [%0];\n"
+      "  setp.eq.u32 odd, any, 0x5a5a5a5a;\n"
+      "  @!odd bra THERE_%=;\n"
+      "  nanosleep.u32 1;\n"
+      "THERE_%=:\n}" ::"r"(state())
+      : "memory");
+  return now();
+}
 /// Runs `wait` between two stamps.
 template <class Wait>
 PTX_FN void interval(Kind kind, int line, uint32_t address, int n, Wait wait) {
   const uint32_t begin = now();
   wait();
   record(begin, now(), what(kind, line, n), address);
-}
-PTX_FN void copies_committed(int line) {
-  uint32_t first, to;
-  const uint32_t t = now();
-  take_copies(first, to);
-  record(first, t, what(Kind::copy_commit, line), to);
 }
 /// Up to eight letters of a name, as two words.
 PTX_FN void letters(const char* name, uint32_t& low, uint32_t& high) {
@@ -158,18 +144,9 @@ PTX_FN void label(const void* p, size_t bytes, const char* name, int stage = -1)
 }
 
 // ---- copies of threads --------------------------------------------------------------------------
-template <int BYTES>
-PTX_FN void cp_async_ca(void* smem, const void* gmem, bool valid = true) {
-  trace::copy_issued(smem);
-  ptx_raw::cp_async_ca<BYTES>(smem, gmem, valid);
-}
-PTX_FN void cp_async_cg_16(void* smem, const void* gmem, bool valid = true) {
-  trace::copy_issued(smem);
-  ptx_raw::cp_async_cg_16(smem, gmem, valid);
-}
 PTX_FN void cp_async_commit_group(LINE) {
   ptx_raw::cp_async_commit_group();
-  trace::copies_committed(line);
+  trace::instant(trace::Kind::copy_commit, line);
 }
 /// Stamped where it had to wait: most find their copies there, and steps are short.
 template <int N>
@@ -181,15 +158,19 @@ PTX_FN void cp_async_wait_group(LINE) {
 }
 PTX_FN void cp_async_mbarrier_arrive_noinc(uint64_t* bar, LINE) {
   ptx_raw::cp_async_mbarrier_arrive_noinc(bar);
-  trace::copies_committed(line);
+  trace::instant(trace::Kind::copy_commit, line, smem_addr(bar));
 }
 
 // ---- barriers -----------------------------------------------------------------------------------
 PTX_FN void syncthreads(LINE) {
-  trace::interval(trace::Kind::barrier, line, 0, 0, [] { __syncthreads(); });
+  const uint32_t begin = trace::now();
+  __syncthreads();
+  trace::record(begin, trace::now_after_barrier(), trace::what(trace::Kind::barrier, line), 0);
 }
 PTX_FN void bar_sync(int id, int threads, LINE) {
-  trace::interval(trace::Kind::barrier, line, 0, id, [&] { ptx_raw::bar_sync(id, threads); });
+  const uint32_t begin = trace::now();
+  ptx_raw::bar_sync(id, threads);
+  trace::record(begin, trace::now_after_barrier(), trace::what(trace::Kind::barrier, line, id), 0);
 }
 PTX_FN void cluster_wait(LINE) {
   trace::interval(trace::Kind::cluster_barrier, line, 0, 0, [] { ptx_raw::cluster_wait(); });

@@ -9,7 +9,7 @@ enum class Kind : uint32_t {
   warp = 1,         // {CTA, warp, kind, time}: the first event of a region
   label,            // {address, letters 0-3, kind | stage + 1 << 8 | bytes / 8 << 16, letters 4-7}
   // the others: {begin, end, kind | n << 8 | line << 16, address in shared memory}
-  copy_commit,      // begin is the first cp.async of the group
+  copy_commit,      // the group's copies lie between this and the event before
   copy_wait,        // n groups may stay in flight
   barrier,
   mbarrier_wait,

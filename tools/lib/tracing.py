@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import paths
+from . import kernel_facts, occupancy, paths, steps
 from .term import UserError
 
 # By number, as trace_format.h has them.
@@ -16,7 +16,8 @@ KINDS = {2: "label", 3: "copy_commit", 4: "copy_wait", 5: "barrier", 6: "mbarrie
          12: "flag_wait"}
 WAITS = {"copy_wait", "barrier", "mbarrier_wait", "cluster_barrier", "flag_wait"}
 # Activities of a span, in the order of a legend.
-ACTIVITIES = {"math": "multiplies", "copy": "issues copies", "both": "multiplies and issues copies",
+ACTIVITIES = {"math": "multiplies", "flight": "waits, products under way", "copy": "issues copies",
+              "both": "multiplies and issues copies",
               "data": "waits for data", "slot": "waits for a free stage",
               "sync": "waits at a barrier",
               "epilogue": "epilogue", "store": "waits for stores", "other": "other"}
@@ -103,8 +104,8 @@ def parse(data, name="it"):
                       data["sms"], data["plain_us"], data["traced_us"], data["overhead_pct"],
                       0.0, [])
         labels = _labels(raw)
-        stamps = [e[0] for w in raw for e in w["events"]
-                  if e[2] & 0xFF in KINDS and e[2] & 0xFF != 2 and _stamped(e)]
+        stamps = [e[e[2] & 0xFF == 3] for w in raw for e in w["events"]  # of a commit, its end
+                  if e[2] & 0xFF in KINDS and e[2] & 0xFF != 2]
         if not stamps:
             raise UserError(f"{name} has no events: nothing in the kernel waits or copies")
         origin = min(stamps, key=lambda t: (t - stamps[0] + 2**31) % 2**32)
@@ -119,17 +120,11 @@ def parse(data, name="it"):
     trace.mhz = data.get("mhz") or (span / data["last_traced_us"] if data.get("last_traced_us")
                                     else 0.0)
     trace.shares = data.get("shares", {})
+    products = _cycles_of_products(trace)
     for warp in trace.warps:
         warp.role = _role(warp)
-        warp.spans = _spans(warp, trace.unit)
+        warp.spans = _spans(warp, trace.unit, products)
     return trace
-
-
-def _stamped(event):
-    """False for a group of copies whose first is unknown: an empty one, or a warp's first of all,
-    when shared memory held nothing useful yet."""
-    return (event[2] & 0xFF != 3 or event[0] not in (0, 2**32 - 1) and
-            (event[1] - event[0]) % 2**32 < 10**7)
 
 
 def _labels(raw):
@@ -156,8 +151,8 @@ def _events(raw, origin, labels):
         if kind in (None, "label"):
             continue
         begin, end = since(a), since(b)
-        if not _stamped((a, b, what)):
-            begin = end
+        if kind == "copy_commit":  # its copies come after the event before
+            begin = min(end, events[-1].end) if events else end
         event = Event(begin, end, kind, what >> 8 & 0xFF, what >> 16)
         for first, last, name, stage in labels:
             if first <= d < last:
@@ -177,7 +172,19 @@ def _role(warp):
     return ""
 
 
-def _spans(warp, unit):
+def _cycles_of_products(trace):
+    """What a block's wgmma of one tile step take at the full rate; 0 where that is not known."""
+    if trace.unit != "wgmma":
+        return 0
+    try:
+        facts = kernel_facts.read(steps.one(trace.step))
+        rate = occupancy.gpu(trace.gpu)["flop_clk_sm"]["wgmma"]
+        return 2 * facts.get("BLOCK_M") * facts.get("BLOCK_N") * facts.get("BLOCK_K") / rate
+    except (UserError, KeyError, TypeError):
+        return 0
+
+
+def _spans(warp, unit, products):
     """What the warp did, without a hole from its first event to its last."""
     events = sorted((e for e in warp.events), key=lambda e: e.end)
     before_commit = others = 0
@@ -189,7 +196,7 @@ def _spans(warp, unit):
             before_commit += max(0, e.end - at)
         at = e.end
     mixed = others < 0.15 * before_commit  # copies are issued between products
-    spans, at = [], None
+    spans, at, committed = [], None, 0
     in_flight, multiplying = 0, unit != "wgmma" and warp.role != "producer"
 
     def add(begin, end, activity, event):
@@ -197,7 +204,7 @@ def _spans(warp, unit):
             return
         last = spans[-1] if spans else None
         if last and last.activity == activity and last.end == begin and activity not in (
-                "data", "slot"):
+                "data", "slot", "flight"):
             last.end = end
         else:
             spans.append(Span(begin, end, activity, event.line, event.stage))
@@ -221,12 +228,17 @@ def _spans(warp, unit):
                         "sync" if e.kind in ("barrier", "cluster_barrier") else "data")
             if e.end - e.begin <= SHORT and spans and activity != "slot":
                 activity = "math" if multiplying and warp.role != "producer" else spans[-1].activity
-            add(e.begin, e.end, activity, e)
+            if activity == "data" and in_flight:  # what was committed last keeps the pipe busy
+                covered = int(min(e.end, max(e.begin, committed + products)))
+                add(e.begin, covered, "flight", e)
+                add(covered, e.end, activity, e)
+            else:
+                add(e.begin, e.end, activity, e)
             if e.kind == "mbarrier_wait" and warp.role != "producer":
                 multiplying = True
         elif e.kind == "wgmma_wait":
             add(e.begin, e.end, "math", e)  # its products are under way
-            in_flight = e.n
+            in_flight, committed = e.n, e.begin
             multiplying = in_flight > 0
         elif e.kind == "store_wait":
             add(e.begin, e.end, "store" if e.end - e.begin > SHORT else "epilogue", e)
@@ -259,7 +271,7 @@ def fed(trace):
     total = 0
     for quarter in quarters:
         spans = sorted((s.begin, s.end) for w in quarter for s in w.spans
-                       if s.activity in ("math", "both"))
+                       if s.activity in ("math", "both", "flight"))
         reached = begin
         for a, b in spans:
             if b > reached:
@@ -284,7 +296,7 @@ def waiting(trace):
     waits = loop = 0
     for warp in multipliers(trace):
         for span in warp.spans:
-            if span.activity in ("data", "sync", "math", "both", "copy"):
+            if span.activity in ("data", "sync", "math", "both", "copy", "flight"):
                 loop += span.end - span.begin
                 waits += span.end - span.begin if span.activity in ("data", "sync") else 0
     return waits / loop if loop else 0.0
