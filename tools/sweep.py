@@ -1,8 +1,8 @@
 """Try other values of a step's constants: tile sizes, stages.
 
   ./ladder sweep 12 NUM_STAGES=2..6                one by one
-  ./ladder sweep 06 BLOCK_K=8..64*2                doubling
-  ./ladder sweep 06 BLOCK_M=64,128 BLOCK_N=64,128  every combination
+  ./ladder sweep 04 BLOCK_K=8..64*2                doubling
+  ./ladder sweep 04 BLOCK_M=64,128 BLOCK_N=64,128  every combination
 
 Edits `constexpr int NAME = ...;` in copies of the step, builds, checks and measures each against
 the step as it is. A value that does not build or is refused is a row with the reason. Without a
