@@ -57,9 +57,10 @@ def moved(step, gpu, size, kept, profile=None):
     flop = sizes.flops(size)
     if profile is not None:
         wavefronts = profile.get("smem_wavefronts")
-        return {"l2": (profile.get("l2_read_bytes") or 0) / flop or None,
+        return {"l2": 32 * (profile.get("l2_read_sectors") or 0) / flop or None,
                 "hbm": (profile.get("dram_bytes") or 0) / flop or None,
-                "smem": wavefronts * 128 / flop if wavefronts and step.unit != "wgmma" else None}
+                "smem": wavefronts * 128 / flop if wavefronts and step.unit != "wgmma" and
+                kernel_facts.read(step).copies != "none" else None}
     p = model.predict(step, gpu, size, "burst", kept=kept)
     facts = kernel_facts.read(step)
     tile_flop = 2.0 * facts.get("BLOCK_M") * facts.get("BLOCK_N") * (facts.get("BLOCK_K") or 1)
@@ -192,9 +193,10 @@ def waits(profiles, gpu_name):
     colours = {reason: good.get(reason) or next(rest, "#dddddd") for reason in reasons}
     figure, axis = plt.subplots(figsize=(10.5, 1.7 + 0.36 * len(rows)), layout="constrained")
     left = [0.0] * len(rows)
+    whole = [sum(v.get(f"stall_{s}") or 0 for s in profiling.STALLS) for _, v in rows]
     for reason in reasons:
-        values = [v.get(f"stall_{reason}") or 0 for _, v in rows]
-        if max(values) < 0.02:
+        values = [100 * (v.get(f"stall_{reason}") or 0) / w for (_, v), w in zip(rows, whole)]
+        if max(values) < 1:
             continue
         short, words = profiling.STALLS[reason]
         axis.barh(range(len(rows)), values, left=left, color=colours[reason], height=0.72,
@@ -204,7 +206,11 @@ def waits(profiles, gpu_name):
     names = [name.removesuffix("/" + sizes.text(HEADLINE)).replace("/", "  ") for name, _ in rows]
     axis.set_yticklabels(names, fontsize=8)
     axis.invert_yaxis()
-    axis.set_xlabel("cycles that a warp waits for each instruction it issues, by reason")
+    for y, cycles in enumerate(whole):
+        axis.text(101, y, f"{cycles:.1f}", va="center", fontsize=8, color=SOFT)
+    axis.set_xlim(0, 110)
+    axis.set_xticks(range(0, 101, 20))
+    axis.set_xlabel("% of the waiting of its warps; at the right: cycles waited for an instruction")
     axis.grid(axis="x", color=GRID, linewidth=0.7)
     axis.set_axisbelow(True)
     axis.legend(frameon=False, fontsize=7.5, loc="center left", bbox_to_anchor=(1.0, 0.5))
@@ -345,7 +351,8 @@ def draw_banks(step):
         for matrix in range(4):
             times = access.wavefronts(matrix)
             axis.text(32.6, 35 - matrix * 9 - 3.5, f"{times} wavefront" + "s" * (times > 1),
-                      fontsize=8, rotation=90, va="center", color="#b3261e" if times > 1 else "#1a7f37",
+                      fontsize=8, rotation=90, va="center",
+                      color="#b3261e" if times > 1 else "#1a7f37",
                       fontweight="bold")
             axis.add_patch(plt.Rectangle((0, 28 - matrix * 9), 32, 8, fill=False,
                                          edgecolor="#b0b0b0", linewidth=0.8))

@@ -36,7 +36,7 @@ METRICS = {  # key: (ncu's name, what the table calls it, unit)
     "dram_bytes": ("dram__bytes_read.sum", "read from DRAM", "bytes"),
     "l2_hit_pct": ("lts__t_sector_hit_rate.pct", "L2 hits", "%"),
     "l2_pct": ("lts__t_sectors.avg.pct_of_peak_sustained_elapsed", "L2 busy", "%"),
-    "l2_read_bytes": ("lts__t_bytes_op_read.sum", "read from L2", "bytes"),
+    "l2_read_sectors": ("lts__t_sectors_op_read.sum", "sectors read from L2", ""),
     "tma_bytes": ("l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum", "read by TMA",
                   "bytes"),
     "sectors_per_request": ("l1tex__average_t_sectors_per_request_pipe_lsu_mem_global_op_ld.ratio",
