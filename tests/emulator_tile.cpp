@@ -141,6 +141,8 @@ TEST_CASE("cp.async ring") {
     CHECK(right.count == 0);
     CHECK(g.right());
     CHECK(emu::counters().ldmatrix.wavefronts == emu::counters().ldmatrix.ideal);
+    // Of each of the 2 x 3 tiles of C, all of K of its rows of A and of its columns of B, 2 bytes.
+    CHECK(emu::counters().cp_async.bytes == 2 * 3 * (BM + BN) * 160 * 2);
     CHECK(ring(kNoWait, g).has({"read before it landed", "stage[0]", "the cp.async of thread"}));
     CHECK(ring(kWaitsForTooFew, g).has({"read before it landed", "stage[0]"}));
     const Findings unordered = ring(kNoBarrierAfterWait, g);

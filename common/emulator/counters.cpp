@@ -43,7 +43,7 @@ Banks banks(const Lane* lanes, size_t n) {
 /// have no conflict (all the same words, for example).
 void count_shared(Access& c, const Lane* lanes, size_t n) {
   unsigned size = 4;
-  for (size_t i = 0; i < n; ++i) size = std::max(size, lanes[i].bytes), c.bytes += lanes[i].bytes;
+  for (size_t i = 0; i < n; ++i) size = std::max(size, lanes[i].bytes);
   const size_t phase = 128 / size;
   const Banks all = banks(lanes, n);
   ++c.requests;
