@@ -15,6 +15,23 @@ TEST_CASE("a right step passes at every shape of its suite") {
   }
 }
 
+TEST_CASE("random shapes keep to the contract, and find a fault") {
+  const auto multiples = [](const Problem& p) { return needs_multiples(p, 64, 8, 16); };
+  const std::vector<Size> shapes = random_shapes(multiples, 200, 7, 1e8);
+  CHECK(shapes.size() == 200);
+  for (const Size& s : shapes) {
+    CHECK(multiples(make_problem(s.M, s.N, s.K)) == "");
+    CHECK(double(s.M) * double(s.N) * double(s.K) <= 1e8);
+  }
+  CHECK(shapes == random_shapes(multiples, 200, 7, 1e8));
+  CHECK_FALSE(shapes == random_shapes(multiples, 200, 8, 1e8));
+  int wrong = 0;
+  const Step faulty = host_step(Fault::last_row_missing);
+  for (const Size& s : random_shapes(faulty.supports, 5, 1, 1e6))
+    wrong += check_step(faulty, s, 1) != "";
+  CHECK(wrong == 5);
+}
+
 TEST_CASE("steps with one fault fail") {
   const auto check = [](Fault fault) { return check_step(host_step(fault), {31, 37, 13}, 1); };
   CHECK(check(Fault::one_element).find("integers: 1 of 1147 elements is wrong, first C[15][18]") ==

@@ -39,6 +39,12 @@ class BadInput(Sandbox):
         self.assert_one_line_error(self.ladder("bench", "--regimes", "hot"), "hot", "burst")
         self.assert_one_line_error(self.ladder("bench", "--time-limit", "-3"), "--time-limit")
 
+    def test_bad_count_of_random_shapes(self):
+        for count in ("0", "-1", "1.5", "x"):
+            self.assert_one_line_error(self.ladder("check", f"--random={count}"), "whole number")
+        self.assert_one_line_error(self.ladder("check", "--random", "3", "--sizes", "128"),
+                                   "exclude")
+
     def test_bench_without_gpu(self):
         for command in ("bench", "record"):
             self.assert_one_line_error(self.ladder(command, "01"), "no GPU", "--device emulated")

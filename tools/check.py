@@ -2,6 +2,7 @@
 
   ./ladder check                               every step, at its own list of awkward shapes
   ./ladder check 06 --sizes 100x77x33          one shape
+  ./ladder check 16-25 --random 1000           as many random shapes, drawn by --seed
   ./ladder check 19 --device emulated --seed 7 another schedule of the emulated device
 
 Inputs are small integers (compared exactly) and random normals (compared with a bound from K).
@@ -15,6 +16,8 @@ from .lib import build, emulated, lock, measure, options, session, setup, sizes,
 def arguments(parser):
     options.add_steps(parser)
     options.add_sizes(parser, None)
+    parser.add_argument("--random", type=options.positive, metavar="N",
+                        help="N random shapes that the step takes, in the place of --sizes")
     options.add_device(parser)
     options.add_limit(parser)
     parser.add_argument("--trace-report", action="store_true",
@@ -25,6 +28,8 @@ def arguments(parser):
 def main(args):
     chosen = steps.select(args.steps)
     size_list = sizes.parse(args.sizes) if args.sizes else []
+    if args.random and size_list:
+        raise term.UserError("--random and --sizes exclude each other")
     if args.device == "gpu":
         options.need_gpu()
     ready = setup.ready()
@@ -32,7 +37,8 @@ def main(args):
         if args.trace_report:
             os.environ["EMU_TRACE"] = "1"  # the first report with what happened before
         return emulated.check(ready, chosen, size_list, args.seed, args.time_limit, suite=True,
-                              report_lines=10**6 if args.trace_report else 40)
+                              report_lines=10**6 if args.trace_report else 40,
+                              random=args.random)
     fit, unfit = options.supported(chosen, ready.gpu)
     session.offer_emulated(unfit)
     failed = build.build(ready, "gpu", [s.id for s in fit])
@@ -43,7 +49,8 @@ def main(args):
         for step in fit:
             reason = failed.get(step.id)
             outcome = None if reason else measure.check(
-                step, "gpu", size_list, args.seed, progress=term.Progress(), limit=args.time_limit)
+                step, "gpu", size_list, args.seed, progress=term.Progress(), limit=args.time_limit,
+                random=args.random)
             if reason or not outcome.ok:
                 wrong.append(step.id)
                 table.failed(step.id, reason or outcome.reason)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <random>
 
 #include "common/harness/operands.h"
 
@@ -56,6 +57,24 @@ std::vector<Size> suite(Supports supports, double budget) {
   return chosen;
 }
 
+std::vector<Size> random_shapes(Supports supports, int count, uint64_t seed, double budget) {
+  const int64_t unit[3] = {granule(supports, 0), granule(supports, 1), granule(supports, 2)};
+  const int64_t most[3] = {650, 650, 1100};
+  if (!unit[0] || !unit[1] || !unit[2]) return {};
+  std::mt19937_64 random(seed);
+  std::vector<Size> shapes;
+  for (int tries = 0; int(shapes.size()) < count && tries < 100 * count; ++tries) {
+    int64_t s[3];
+    for (int d = 0; d < 3; ++d) {
+      const uint64_t units = random() % 4 == 0 ? 3 : std::max<int64_t>(3, most[d] / unit[d]);
+      s[d] = unit[d] * int64_t(1 + random() % units);
+    }
+    const Size size = {s[0], s[1], s[2]};
+    if (supported(supports, size) && cost(size) <= budget) shapes.push_back(size);
+  }
+  return shapes;
+}
+
 void require_support(const Step& step, const Size& size) {
   const std::string why = step.supports(make_problem(size.M, size.N, size.K));
   if (!why.empty()) throw UsageError(std::string(step.id) + " at " + text(size) + ": " + why);
@@ -92,7 +111,10 @@ int check_command(const Program& program, const Options& options) {
   require_device(program);
   set_schedule(options.seed);
   std::vector<Size> sizes = options.sizes;
-  if (sizes.empty()) {
+  if (options.random) {
+    sizes = random_shapes(step.supports, options.random, options.seed, check_budget(program));
+    if (sizes.empty()) throw UsageError(program.step + " takes no random shape");
+  } else if (sizes.empty()) {
     sizes = suite(step.supports, check_budget(program));
     if (sizes.empty()) throw UsageError(program.step + " takes none of the shapes of the suite");
     if (sizes.size() < 6)
@@ -101,7 +123,9 @@ int check_command(const Program& program, const Options& options) {
   std::string rows, first_failure;
   for (const Size& size : sizes) {
     const std::string wrong = check_step(step, size, options.seed);
-    if (wrong.empty())
+    if (wrong.empty() && options.random) {
+      // of a thousand lines, those that are wrong
+    } else if (wrong.empty())
       printf("%s %s right (integers exact, random normal within %.2g and half an ulp)\n", step.id,
              text(size).c_str(), accumulation_bound(size.K));
     else
@@ -112,7 +136,7 @@ int check_command(const Program& program, const Options& options) {
             ", \"run_type\": \"iteration\", \"right\": " + (wrong.empty() ? "1" : "0") +
             ", \"reason\": " + quoted(wrong);
     for (const auto& [counter, value] : counters()) {
-      if (value != 0) printf("  %-44s %.0f\n", counter.c_str(), value);
+      if (value != 0 && !options.random) printf("  %-44s %.0f\n", counter.c_str(), value);
       rows += ", " + quoted(counter) + ": " + fixed(value, 0);
     }
     rows += "}";
@@ -121,6 +145,8 @@ int check_command(const Program& program, const Options& options) {
   file.commit("{\n  \"context\": {\"step\": " + quoted(program.step) +
               ", \"device\": " + describe_device() + "},\n  \"benchmarks\": [\n" + rows +
               "\n  ]\n}\n");
+  if (options.random && first_failure.empty())
+    printf("%s right at %zu random shapes (seed %d)\n", step.id, sizes.size(), int(options.seed));
   if (first_failure.empty()) return 0;
   fprintf(stderr, "error: %s: wrong at %s\n", step.id, first_failure.c_str());
   return 1;

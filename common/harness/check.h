@@ -12,6 +12,10 @@ namespace harness {
 /// if there are so many). The step's granules are found by asking `supports`.
 std::vector<Size> suite(Supports supports, double budget);
 
+/// `count` shapes that the step supports, drawn with this seed: M, N up to about 650, K up to 1,100,
+/// one in four of them a few granules only, none of more than `budget` multiply-adds.
+std::vector<Size> random_shapes(Supports supports, int count, uint64_t seed, double budget);
+
 /// "" if the step is right at this size: integers bit-exact, random normal within the bound, each
 /// on pointers of its own, both prepared before either runs; then the first launch again. Else
 /// what was wrong first. Throws UsageError if unsupported, gpu::Error if a call fails.

@@ -26,7 +26,7 @@ void check_benchmark_flag(const std::string& flag) {
 
 Options parse_options(const std::vector<std::string>& arguments) {
   static const std::map<std::string, std::vector<std::string>> flags = {
-      {"check", {"--sizes", "--seed", "--json"}},
+      {"check", {"--sizes", "--random", "--seed", "--json"}},
       {"bench", {"--sizes", "--regimes", "--json", "--commit", "--dirty"}},
       {"ceilings", {"--regimes", "--json", "--commit", "--dirty"}},
       {"trust", {"--sizes", "--trials"}},
@@ -58,6 +58,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
         equals == std::string::npos ? arguments[++i] : word.substr(equals + 1);
     if (name == "--sizes") options.sizes = parse_sizes(value);
     if (name == "--seed") options.seed = uint64_t(parse_integer(value, name, 0, 1000000000));
+    if (name == "--random") options.random = int(parse_integer(value, name, 1, 100000));
     if (name == "--trials") options.trials = int(parse_integer(value, name, 1, 1000));
     if (name == "--json") options.json = value;
     if (name == "--commit") options.commit = value;
@@ -67,6 +68,8 @@ Options parse_options(const std::vector<std::string>& arguments) {
   for (const std::string& regime : options.regimes)
     if (regime != "burst" && regime != "sustained")
       throw UsageError("regime \"" + regime + "\": must be burst or sustained");
+  if (options.random && !options.sizes.empty())
+    throw UsageError("--random and --sizes exclude each other");
   if (options.command == "bench" && options.sizes.empty()) throw UsageError("bench needs --sizes");
   return options;
 }

@@ -5,7 +5,7 @@
 namespace harness {
 
 constexpr const char* kUsage =
-    "usage: PROGRAM check [--sizes MxNxK,..] [--seed S] [--json FILE]\n"
+    "usage: PROGRAM check [--sizes MxNxK,.. | --random N] [--seed S] [--json FILE]\n"
     "       PROGRAM bench --sizes MxNxK,.. [--regimes burst,sustained] --json FILE\n"
     "                     [--commit ID] [--dirty 0|1] [--benchmark_filter=.. and other flags]\n"
     "       PROGRAM ceilings --json FILE [--commit ID] [--dirty 0|1]\n"
@@ -19,6 +19,7 @@ struct Options {
   std::vector<Size> sizes;
   std::vector<std::string> regimes = {"burst", "sustained"};
   uint64_t seed = 1;
+  int random = 0;  // check: so many random shapes
   int trials = 20;
   std::string json, commit = "unknown", dirty = "unknown";
   std::vector<std::string> benchmark_flags;  // passed on to Google Benchmark

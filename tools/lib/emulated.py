@@ -8,7 +8,7 @@ SMALL = (256, 256, 256)
 
 def check(setup, chosen, size_list=None, seed=None, limit=None, suite=False,
           extra_steps=None, names=None, allowed=lambda reason: False,
-          report_lines=40):
+          report_lines=40, random=None):
     """Prints a row per step; returns the exit code. Without sizes: the step's own list of shapes
     (`suite`), or one small one, the nearest that it takes. A reason that is `allowed` is a row, but
     no failure."""
@@ -23,7 +23,7 @@ def check(setup, chosen, size_list=None, seed=None, limit=None, suite=False,
     table.header()
     wrong = []
     for step, outcome in child.side_by_side(
-            chosen, lambda step: failed.get(step.id) or _one(step, size_list, seed, limit, suite)):
+            chosen, lambda step: failed.get(step.id) or _one(step, size_list, seed, limit, suite, random)):
         name = (names or {}).get(step.id, step.id)
         reason = outcome if isinstance(outcome, str) else outcome.reason
         if reason:
@@ -31,6 +31,9 @@ def check(setup, chosen, size_list=None, seed=None, limit=None, suite=False,
                 wrong.append(name)
             table.failed(name, reason)
             _tell_report(outcome, report_lines)
+            continue
+        if random:
+            table.row([name, f"{random} random", "yes"])
             continue
         for size, _, _, found in measure.shapes(outcome):
             table.row([name, size, "yes", *cells(found)])
@@ -47,7 +50,9 @@ of bytes loaded, over 100 where lanes share. smem x: wavefronts of shared memory
 1 without bank conflicts. waits: at __syncthreads and mbarriers, threads counted."""
 
 
-def _one(step, size_list, seed, limit, suite):
+def _one(step, size_list, seed, limit, suite, random=None):
+    if random:
+        return measure.check(step, "emulated", (), seed, limit=limit, random=random)
     if size_list or suite:
         return measure.check(step, "emulated", size_list or (), seed, limit=limit)
     outcome = measure.check(step, "emulated", [SMALL], seed, limit=limit)

@@ -24,7 +24,7 @@ class Outcome:
 
 def time_limit(size_list, regimes=("burst", "sustained")):
     """Seconds a child may take: far above what a sound one needs, near enough to end a hang."""
-    work = sum(sizes.flops(s) for s in size_list)
+    work = sum(sizes.flops(s) for s in size_list) + (random or 0) * 1e8
     return 45 + 30 * len(size_list) * len(regimes) + work / 2e10
 
 
@@ -94,8 +94,10 @@ def bench(step, size_list, regimes, commit="", dirty=True, extra=(), progress=No
     return outcome
 
 
-def check(step, device, size_list=(), seed=None, progress=None, limit=None):
+def check(step, device, size_list=(), seed=None, progress=None, limit=None, random=None):
     command = ["check"]
+    if random:
+        command += ["--random", random]
     if size_list:
         command += ["--sizes", ",".join(map(sizes.text, size_list))]
     if seed is not None:

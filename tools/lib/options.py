@@ -33,6 +33,12 @@ def add_limit(parser):
                         help="for each step's process (default: by size)")
 
 
+def positive(text):
+    if not text.isdecimal() or int(text) < 1:
+        raise UserError(f"'{text}' is no whole number above 0")
+    return int(text)
+
+
 def seconds(text):
     try:
         value = float(text)
