@@ -24,7 +24,7 @@ class Outcome:
 
 def time_limit(size_list, regimes=("burst", "sustained")):
     """Seconds a child may take: far above what a sound one needs, near enough to end a hang."""
-    work = sum(sizes.flops(s) for s in size_list) + (random or 0) * 1e8
+    work = sum(sizes.flops(s) for s in size_list)
     return 45 + 30 * len(size_list) * len(regimes) + work / 2e10
 
 
@@ -102,7 +102,7 @@ def check(step, device, size_list=(), seed=None, progress=None, limit=None, rand
         command += ["--sizes", ",".join(map(sizes.text, size_list))]
     if seed is not None:
         command += ["--seed", seed]
-    work = sum(sizes.flops(s) for s in size_list)
+    work = sum(sizes.flops(s) for s in size_list) + (random or 0) * 1e8
     # The emulated device does some 30 MFLOP/s in the slowest steps.
     limit = limit or (120 + work / 1e10 if device == "gpu" else 300 + work / 1e7)
     return call(step, device, command, limit, progress, "checking")
