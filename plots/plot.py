@@ -294,6 +294,9 @@ def main(argv):
     args = parser.parse_args(argv)
     data = results.load(args.file)
     size_list = [z for z in data.sizes() if not args.sizes or z in sizes.parse(args.sizes)]
+    cubes = [z for z in size_list if len(set(z)) == 1]
+    if args.kind == "sizes" and not args.sizes and len(cubes) > 1:
+        size_list = cubes  # long and flat shapes stand in no order with them: --sizes names them
     regimes = [r for r in data.regimes() if not args.regimes or r in args.regimes.split(",")]
     if not size_list or not regimes:
         raise UserError(f"{paths.shown(args.file)} has no rows of a step at that size and regime")
