@@ -1,0 +1,228 @@
+// 28_wide_tile: 256x192 for a CTA: half as much again to multiply, for a sixth more loaded.
+// base: 27_pace_sync
+// arch: 90a
+// unit: wgmma
+// New: 128x192 for a consumer, 192 accumulators for a thread. Four stages leave no room to stage C:
+//      each consumer uses its own rows of A in the last stage of a tile, and then releases that.
+// Shapes: any M; N and K multiples of 8 (TMA rows of 16 bytes).
+#include "common/step.h"
+
+namespace {
+
+constexpr int BLOCK_M = 256;
+constexpr int BLOCK_N = 192;
+constexpr int BLOCK_K = 64;
+constexpr int BOX_N = 64;  // columns of a TMA box: 128 bytes, the width of the swizzle
+constexpr int WG_M = 128;
+constexpr int WGMMA_M = 64;
+constexpr int WARP_M = 16;
+constexpr int WGMMA_K = 16;
+constexpr int CLUSTER_M = 2;
+constexpr int NUM_CONSUMERS = 2;
+constexpr int NUM_THREADS = (NUM_CONSUMERS + 1) * 128;  // and a producer: it gives registers away
+constexpr int NUM_STAGES = 4;
+constexpr int GROUP_M = 4;  // rasterization: clusters along M before the next column
+constexpr uint16_t ALL_CTAS = (1 << CLUSTER_M) - 1;
+constexpr int PACE = 8;        // k tiles between two looks at the others
+constexpr int SLACK = 2;       // looks that a cluster may be ahead of the mean
+constexpr int MAX_POLLS = 32;  // then it goes on: nothing but speed depends on the pace
+static_assert(BLOCK_M == NUM_CONSUMERS * WG_M, "each consumer takes 128 rows, two slabs of wgmma");
+static_assert(BLOCK_N == 192, "the multiplication below is m64n192k16");
+static_assert(BLOCK_K * sizeof(half) == 128, "a row of A in shared memory is one swizzle row");
+static_assert(BLOCK_K == BOX_N, "a slab of A, 64x64, is staging for a box of C");
+static_assert(BLOCK_K / CLUSTER_M % 8 == 0, "the CTAs of a cluster share the rows of a box of B");
+
+struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle needs
+  half a[NUM_STAGES][BLOCK_M * BLOCK_K];                 // [BLOCK_M][64]
+  half b[NUM_STAGES][BLOCK_N / BOX_N][BLOCK_K * BOX_N];  // [box][BLOCK_K][64]
+  uint64_t full_bar[NUM_STAGES];
+  uint64_t empty_bar[NUM_STAGES];
+
+  __device__ void label() {
+    for (int stage = 0; stage < NUM_STAGES; ++stage) {
+      ptx::label(a[stage], sizeof(a[stage]), "A", stage);
+      ptx::label(b[stage], sizeof(b[stage]), "B", stage);
+      ptx::label(&full_bar[stage], sizeof(uint64_t), "full_bar", stage);
+      ptx::label(&empty_bar[stage], sizeof(uint64_t), "empty_bar", stage);
+    }
+  }
+};
+constexpr int STAGE_BYTES = sizeof(SharedStorage::a[0]) + sizeof(SharedStorage::b[0]);
+constexpr int SLAB_BYTES = WGMMA_M * BLOCK_K * sizeof(half);
+constexpr int A_K16_BYTES = WGMMA_K * sizeof(half);          // 16 k further in a row of A,
+constexpr int B_K16_BYTES = WGMMA_K * BOX_N * sizeof(half);  // 16 rows of k further in a box of B
+
+// Matrix descriptor of a tile with the 128-byte swizzle. LBO and SBO are the bytes between
+// the 64-wide boxes of B (unused for A) and between groups of 8 rows.
+__device__ uint64_t matrix_desc(const void* tile, int lbo, int sbo) {
+  return uint64_t(ptx::smem_addr(tile) & 0x3FFFF) >> 4 | uint64_t(lbo >> 4) << 16 |
+         uint64_t(sbo >> 4) << 32 | uint64_t{1} << 62;
+}
+
+// The descriptor `bytes` further on in the same tile: only the start address differs.
+__device__ uint64_t advance(uint64_t desc, int bytes) {
+  return (desc & ~uint64_t{0xFFFFFFFF}) | (uint32_t(desc) + (bytes >> 4));
+}
+
+// Where chunk `chunk` (16 bytes) of a row lies in a box, with the same swizzle.
+__device__ int swizzled(int row, int chunk) { return row * BOX_N + (chunk ^ row % 8) * 8; }
+
+// First row and column of this CTA's half of `tile`. Tiles are walked in columns of GROUP_M, so
+// that clusters that run together share rows of A and columns of B in L2. Every other group walks
+// its columns backwards: it starts at those of B that the group before has just read.
+__device__ int2 tile_origin(int tile, int cta_rank, int tiles_m, int tiles_n) {
+  const int group = tile / (GROUP_M * tiles_n), group_m = group * GROUP_M;
+  const int in_group = tile % (GROUP_M * tiles_n);
+  const int rows = min(GROUP_M, tiles_m - group_m), column = in_group / rows;
+  const int tile_m = group_m + in_group % rows;
+  const int tile_n = group % 2 == 0 ? column : tiles_n - 1 - column;
+  return make_int2((tile_m * CLUSTER_M + cta_rank) * BLOCK_M, tile_n * BLOCK_N);
+}
+
+__global__ void __launch_bounds__(NUM_THREADS, 1)
+    gemm_kernel(const __grid_constant__ CUtensorMap tmap_a,
+                const __grid_constant__ CUtensorMap tmap_b,
+                const __grid_constant__ CUtensorMap tmap_c, int M, int N, int K, int* count) {
+  auto& smem = *static_cast<SharedStorage*>(ptx::dynamic_smem());
+  const int tid = threadIdx.x, warp_id = tid / 32, lane_id = tid % 32;
+  const int wg_id = __shfl_sync(~0u, tid / 128, 0);  // known to be uniform: descriptors stay scalar
+  const int cta_rank = ptx::cluster_ctarank();
+  const int tiles_m = ceil_div(M, BLOCK_M * CLUSTER_M), tiles_n = ceil_div(N, BLOCK_N);
+  const int num_k_tiles = ceil_div(K, BLOCK_K);
+  const int first_tile = blockIdx.x / CLUSTER_M, num_clusters = gridDim.x / CLUSTER_M;
+
+  if (tid == 0) {
+    smem.label();
+    for (int stage = 0; stage < NUM_STAGES; ++stage) {
+      ptx::mbarrier_init(&smem.full_bar[stage], 1);
+      ptx::mbarrier_init(&smem.empty_bar[stage], NUM_CONSUMERS * CLUSTER_M);
+    }
+    ptx::fence_mbarrier_init();
+  }
+  ptx::cluster_sync();  // no CTA sends before the other's barriers exist
+
+  uint32_t iter = 0;  // k tiles so far, over all output tiles: the ring never stops in between
+  if (wg_id == NUM_CONSUMERS) {  // producer warpgroup: one thread keeps the ring full
+    ptx::setmaxnreg_dec<40>();
+    if (tid == NUM_CONSUMERS * 128) {
+      int seen = 0;  // what all clusters had counted when this one last looked
+      for (int tile = first_tile; tile < tiles_m * tiles_n; tile += num_clusters) {
+        const auto [block_m, block_n] = tile_origin(tile, cta_rank, tiles_m, tiles_n);
+        const bool backwards = tile / num_clusters % 2;  // the consumers add in any order
+        for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile, ++iter) {
+          const int stage = iter % NUM_STAGES, phase = iter / NUM_STAGES & 1;
+          uint64_t* full_bar = &smem.full_bar[stage];
+          const int k = (backwards ? num_k_tiles - 1 - k_tile : k_tile) * BLOCK_K;
+          ptx::mbarrier_wait(&smem.empty_bar[stage], phase ^ 1);  // both CTAs have read it
+          ptx::mbarrier_arrive_expect_tx(full_bar, STAGE_BYTES);
+          ptx::tma_load_2d(smem.a[stage], &tmap_a, k, block_m, full_bar);
+          const int k_half = cta_rank * (BLOCK_K / CLUSTER_M);
+          for (int box = 0; box < BLOCK_N / BOX_N; ++box)  // half of each box, to both CTAs
+            ptx::tma_load_2d_multicast(&smem.b[stage][box][k_half * BOX_N], &tmap_b,
+                                       block_n + box * BOX_N, k + k_half, full_bar, ALL_CTAS);
+          if (cta_rank == 0 && iter % PACE == PACE - 1) {  // the other CTA follows: same ring of B
+            ptx::red_add_relaxed(count, 1);
+            const int counted = iter / PACE;  // by this cluster, when it last looked
+            for (int i = 0; i < MAX_POLLS && seen < (counted - SLACK) * num_clusters; ++i)
+              seen = ptx::ld_relaxed(count);
+            seen = ptx::ld_relaxed(count);  // not needed, and so not waited for, before next time
+          }
+        }
+      }
+      if (cta_rank == 0) {  // done: count up to the end, and hold nobody back
+        const int all = ceil_div(tiles_m * tiles_n, num_clusters) * num_k_tiles / PACE + 1;
+        ptx::red_add_relaxed(count, all - int(iter) / PACE);
+        if (first_tile == 0) {  // nobody looks any more: back to 0 for the next launch
+          ptx::wait_until(count, all * num_clusters);
+          ptx::red_add_relaxed(count, -all * num_clusters);
+        }
+      }
+    }
+    __syncwarp();  // the barrier at the end takes whole warps
+  } else {  // consumer warpgroups: 128 rows each
+    ptx::setmaxnreg_inc<232>();
+    float acc[WG_M / WGMMA_M][BLOCK_N / 2] = {};  // never read; ptxas 12 wants a value (C7515)
+    for (int tile = first_tile; tile < tiles_m * tiles_n; tile += num_clusters) {
+      for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile, ++iter) {
+        const int stage = iter % NUM_STAGES, phase = iter / NUM_STAGES & 1;
+        ptx::mbarrier_wait(&smem.full_bar[stage], phase);
+        const uint64_t desc_a = matrix_desc(&smem.a[stage][wg_id * WG_M * BLOCK_K], 16, 1024);
+        const uint64_t desc_b = matrix_desc(smem.b[stage], sizeof(smem.b[0][0]), 1024);
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int k16 = 0; k16 < BLOCK_K / WGMMA_K; ++k16)
+          for (int slab = 0; slab < WG_M / WGMMA_M; ++slab)
+            ptx::wgmma_m64n192k16_f16<ptx::Major::k, ptx::Major::mn>(
+                acc[slab], advance(desc_a, slab * SLAB_BYTES + k16 * A_K16_BYTES),
+                advance(desc_b, k16 * B_K16_BYTES), k_tile > 0 || k16 > 0);
+        ptx::wgmma_commit_group();
+        ptx::wgmma_wait_group<1>(acc);  // the group before has read its stage: release that, in
+        if (k_tile > 0 && tid % 128 < CLUSTER_M)  // both CTAs (B came from both)
+          ptx::mbarrier_arrive_remote(&smem.empty_bar[(iter - 1) % NUM_STAGES], tid % 128);
+      }
+      const auto [block_m, block_n] = tile_origin(tile, cta_rank, tiles_m, tiles_n);
+      const int last = (iter - 1) % NUM_STAGES;  // nobody else reads this consumer's A in it
+      ptx::wgmma_wait_group<0>(acc);
+
+      // Epilogue, 64x64 at a time: rmem -> smem -> gmem.
+      const int warp_row = warp_id % 4 * WARP_M;
+#pragma unroll
+      for (int i64 = 0; i64 < BLOCK_N / BOX_N * (WG_M / WGMMA_M); ++i64) {
+        const int box = i64 / 2, slab = i64 % 2, slab_row = wg_id * WG_M + slab * WGMMA_M;
+        half* staging = &smem.a[last][slab_row * BLOCK_K];
+        if (tid % 128 == 0) ptx::tma_store_wait_group_read<1>();  // the box before last has left
+        ptx::bar_sync(1 + wg_id, 128);
+#pragma unroll
+        for (int j = 0; j < BOX_N / 16; ++j) {
+          uint32_t frag_c[4];
+          for (int i = 0; i < 4; ++i) {
+            const int reg = (box * BOX_N + j * 16) / 2 + 2 * i;
+            frag_c[i] = ptx::cvt_f16x2(acc[slab][reg], acc[slab][reg + 1]);
+          }
+          const int row = warp_row + lane_id % 16, chunk = j * 2 + lane_id / 16;
+          ptx::stmatrix_x4(&staging[swizzled(row, chunk)], frag_c);
+        }
+        ptx::fence_proxy_async();  // TMA reads what ordinary stores have written
+        ptx::bar_sync(1 + wg_id, 128);
+        if (tid % 128 == 0) {
+          ptx::tma_store_2d(&tmap_c, staging, block_n + box * BOX_N, block_m + slab_row);
+          ptx::tma_store_commit_group();
+        }
+      }
+      if (tid % 128 == 0) {  // the stores have read it: both producers may fill the stage
+        ptx::tma_store_wait_group_read<0>();
+        for (int cta = 0; cta < CLUSTER_M; ++cta)
+          ptx::mbarrier_arrive_remote(&smem.empty_bar[last], cta);
+      }
+    }
+  }
+  ptx::cluster_sync();  // and whatever the other CTA sends here
+}
+
+std::string supports(const Problem& p) { return needs_multiples(p, 1, 8, 8); }
+
+Launch prepare(const Problem& p) {
+  using gpu::Swizzle;
+  const int M = int(p.M), N = int(p.N), K = int(p.K);
+  const CUtensorMap tmap_a = gpu::tensor_map_2d(p.A, M, K, K, BLOCK_M, BLOCK_K, Swizzle::b128);
+  const CUtensorMap tmap_b =
+      gpu::tensor_map_2d(p.B, K, N, N, BLOCK_K / CLUSTER_M, BOX_N, Swizzle::b128);
+  const CUtensorMap tmap_c = gpu::tensor_map_2d(p.C, M, N, N, WGMMA_M, BOX_N, Swizzle::b128);
+  const int tiles = ceil_div(M, BLOCK_M * CLUSTER_M) * ceil_div(N, BLOCK_N);
+  gpu::LaunchConfig config;
+  config.block = dim3(NUM_THREADS);
+  config.cluster = dim3(CLUSTER_M);
+  config.dynamic_smem = sizeof(SharedStorage);
+  gpu::allow_dynamic_smem(gemm_kernel, config.dynamic_smem);
+  const int resident = gpu::max_active_clusters(gemm_kernel, config);  // who waits for each other
+  config.grid = dim3(std::min(tiles, resident) * CLUSTER_M);
+  const auto count = std::make_shared<gpu::Buffer>(sizeof(int), "count");
+  gpu::fill(count->get(), 0, count->bytes());
+  return [=](gpu::Stream stream) {
+    gpu::launch(stream, config, gemm_kernel, tmap_a, tmap_b, tmap_c, M, N, K, count->get<int>());
+  };
+}
+
+}  // namespace
+
+REGISTER_STEP(supports, prepare);
