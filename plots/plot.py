@@ -15,7 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.dont_write_bytecode = True
 
-from tools.lib import paths, results, sizes  # noqa: E402
+from tools.lib import files, paths, results, sizes  # noqa: E402
 from tools.lib.term import UserError  # noqa: E402
 
 BURST, SUSTAINED = "#1f5fa8", "#d9730d"
@@ -279,6 +279,20 @@ def sweep(data, size_list, regimes, recorded):
 KINDS = {"ladder": ladder, "sizes": over_sizes, "sweep": sweep}
 
 
+def save(figure, out, name, description="", endings=("png", "svg")):
+    """Writes the picture beside its place, then renames it. `description` is kept inside, to tell
+    if the picture is stale; no date, so that the same results give the same bytes."""
+    out = files.writable_folder(out)
+    for ending in endings:
+        final, beside = out / f"{name}.{ending}", out / f".{name}.{ending}.new"
+        metadata = {"Date": None} if ending == "svg" else {"Software": None}
+        if description:
+            metadata["Description"] = description
+        figure.savefig(beside, format=ending, dpi=160, metadata=metadata)
+        beside.replace(final)
+        print(final)
+
+
 def main(argv):
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -305,21 +319,7 @@ def main(argv):
         return 0
     gpu = results.file_of(data.context["gpu"])[:-len(".json")]
     name = args.name or (f"{args.kind}-{gpu}" if args.recorded else args.kind)
-    try:
-        args.out.mkdir(parents=True, exist_ok=True)
-        for ending in ("png", "svg"):
-            final = args.out / f"{name}.{ending}"
-            beside = args.out / f".{name}.{ending}.new"
-            # No date inside: the same results give the same bytes.
-            metadata = {"Date": None} if ending == "svg" else {"Software": None}
-            if args.fingerprint:
-                metadata["Description"] = f"results {args.fingerprint}"
-            figure.savefig(beside, format=ending, dpi=160, metadata=metadata)
-            beside.replace(final)
-            print(final)
-    except OSError as error:
-        raise UserError(f"cannot write to {paths.shown(args.out)}/: {error.strerror}; choose "
-                        "another folder with -o") from None
+    save(figure, args.out, name, args.fingerprint and f"results {args.fingerprint}")
     return 0
 
 

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.dont_write_bytecode = True
 
-from plot import BURST, GRID, INK, SOFT, SUSTAINED, headline, pyplot, spread_out  # noqa: E402
+from plot import BURST, GRID, INK, SOFT, SUSTAINED, headline, pyplot, save, spread_out  # noqa: E402
 from tools.lib import (banks, counts, kernel_facts, model, occupancy, paths,  # noqa: E402
                        profiling, results, sizes, steps)
 from tools.lib.term import UserError  # noqa: E402
@@ -375,12 +375,6 @@ def draw_banks(step):
 
 # ---- command line --------------------------------------------------------------------------------
 
-def metadata(ending, fingerprint):
-    """No date, so that the same input gives the same file."""
-    found = {"Date": None} if ending == "svg" else {"Software": None}
-    return {**found, "Description": f"input {fingerprint}"} if fingerprint else found
-
-
 def profiles_of(path):
     import json
     try:
@@ -441,18 +435,8 @@ def main(argv):
     args = parser.parse_args(argv)
     size = sizes.parse(args.sizes)[0] if args.sizes else None
     figure, name = make(args.kind, args.what, size)
-    try:
-        args.out.mkdir(parents=True, exist_ok=True)
-        for ending in ("svg",) if args.svg else ("png", "svg"):
-            final = args.out / f"{args.name or name}.{ending}"
-            beside = args.out / f".{final.name}.new"
-            figure.savefig(beside, format=ending, dpi=160,
-                           metadata=metadata(ending, args.fingerprint))
-            beside.replace(final)
-            print(final)
-    except OSError as error:
-        raise UserError(f"cannot write to {paths.shown(args.out)}/: {error.strerror}; choose "
-                        "another folder with -o") from None
+    save(figure, args.out, args.name or name, args.fingerprint and f"input {args.fingerprint}",
+         ("svg",) if args.svg else ("png", "svg"))
     return 0
 
 

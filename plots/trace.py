@@ -12,9 +12,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.dont_write_bytecode = True
 
-from plot import GRID, INK, SOFT, pyplot  # noqa: E402
-from see import metadata  # noqa: E402
-from tools.lib import files, occupancy, tracing  # noqa: E402
+from plot import GRID, INK, SOFT, pyplot, save  # noqa: E402
+from tools.lib import occupancy, tracing  # noqa: E402
 from tools.lib.term import UserError  # noqa: E402
 
 COLOURS = {"math": "#1f5fa8", "flight": "#9dbbe0", "copy": "#e08b2c", "both": "#5b8a3c",
@@ -219,13 +218,8 @@ def main(argv):
     figure = (one(traces[0], args.block, args.cycles, args.whole) if args.kind == "one"
               else compare(traces, args.cycles))
     name = args.name or (f"trace-{traces[0].step}" if args.kind == "one" else "trace-compare")
-    out = files.writable_folder(args.out)
-    for ending in ("svg",) if args.svg else ("png", "svg"):
-        final, beside = out / f"{name}.{ending}", out / f".{name}.{ending}.new"
-        figure.savefig(beside, format=ending, dpi=160,
-                       metadata=metadata(ending, args.fingerprint))
-        beside.replace(final)
-        print(final)
+    save(figure, args.out, name, args.fingerprint and f"input {args.fingerprint}",
+         ("svg",) if args.svg else ("png", "svg"))
     return 0
 
 

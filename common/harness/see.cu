@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "common/harness/check.h"
 #include "common/harness/gpu_info.h"
 #include "common/harness/operands.h"
 #include "common/harness/registry.h"
@@ -44,11 +45,6 @@ SeeOptions parse(const std::vector<std::string>& arguments) {
   if (!o.size.M) throw UsageError(o.command + " needs --sizes MxNxK");
   if (trace && o.json.empty()) throw UsageError("trace needs --json FILE");
   return o;
-}
-
-void require_support(const Step& step, const Size& size) {
-  if (const std::string why = step.supports(make_problem(size.M, size.N, size.K)); !why.empty())
-    throw UsageError(std::string(step.id) + " at " + text(size) + ": " + why);
 }
 
 /// Time of one launch. The same for traced and plain ones.
