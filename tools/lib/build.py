@@ -5,7 +5,7 @@ import os
 import re
 from pathlib import Path
 
-from . import child, files, paths, steps, term
+from . import child, files, paths, term
 from .term import UserError
 
 

@@ -1,7 +1,7 @@
 """Calls plots/plot.py with an interpreter that has matplotlib."""
 from pathlib import Path
 
-from . import child, paths, term
+from . import child, term
 
 SCRIPT = Path(__file__).resolve().parents[2] / "plots" / "plot.py"
 
