@@ -6,10 +6,12 @@
 
 enum class Type { f16, bf16, f32 };
 enum class Layout { row_major, col_major };
+enum class Activation { none, relu, gelu };  // gelu by its tanh form; applied after the bias
 
-/// One GEMM on device memory. A is [M][K], B is [K][N], C is [M][N]; `ld*` is the distance in
-/// elements between consecutive rows (row_major) or columns (col_major). The default, which
-/// every step takes, is FP16, row-major, contiguous, alpha = 1, beta = 0, one batch, no bias.
+/// One GEMM on device memory: C = activation(alpha * A * B + beta * C + bias). A is [M][K], B is
+/// [K][N], C is [M][N]; `ld*` is the distance in elements between consecutive rows (row_major) or
+/// columns (col_major). The default, which every step takes, is FP16, row-major, contiguous,
+/// alpha = 1, beta = 0, one batch, no bias, no activation.
 struct Problem {
   int64_t M = 0, N = 0, K = 0;
   const void* A = nullptr;
@@ -20,6 +22,7 @@ struct Problem {
   Type type_ab = Type::f16, type_c = Type::f16;
   float alpha = 1.0f, beta = 0.0f;
   const void* bias = nullptr;  // [N], type_c, or none
+  Activation activation = Activation::none;
   int64_t batch = 1;           // stride_* are elements between the matrices of a batch
   int64_t stride_a = 0, stride_b = 0, stride_c = 0;
 };
@@ -48,6 +51,7 @@ inline std::string needs_default(const Problem& p) {
   if (p.lda != p.K || p.ldb != p.N || p.ldc != p.N) return "takes contiguous rows only";
   if (p.alpha != 1.0f || p.beta != 0.0f) return "takes alpha = 1 and beta = 0 only";
   if (p.bias || p.batch != 1) return "takes no bias and no batch";
+  if (p.activation != Activation::none) return "takes no activation";
   return "";
 }
 
