@@ -41,6 +41,21 @@ function(add_step_program id base arch unit)
   target_link_libraries(${id} PRIVATE harness)
 endfunction()
 
+# traps/NAME/trap.cu that include common/gpu/gpu.h run here too, as trap_NAME (./ladder learn trap).
+file(GLOB trap_files CONFIGURE_DEPENDS traps/*/trap.cu)
+foreach(file IN LISTS trap_files)
+  file(STRINGS "${file}" portable REGEX "^#include \"common/gpu/gpu.h\"" LIMIT_COUNT 1)
+  if(portable)
+    get_filename_component(name "${file}" DIRECTORY)
+    get_filename_component(name "${name}" NAME)
+    set(source "${CMAKE_BINARY_DIR}/kernels/trap_${name}.cpp")
+    file(CONFIGURE OUTPUT "${source}" CONTENT "#include \"${file}\"\n" @ONLY)
+    add_executable(trap_${name} EXCLUDE_FROM_ALL "${source}")
+    target_compile_options(trap_${name} PRIVATE ${kernel_flags})
+    target_link_libraries(trap_${name} PRIVATE harness)
+  endif()
+endforeach()
+
 # tests/harness_*.cpp: the checker and the statistics; tests/emulator_*.cpp hold kernels.
 function(add_ladder_tests)
   include(cmake/catch2.cmake)

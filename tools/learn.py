@@ -6,31 +6,38 @@
   ./ladder learn hunt 12                 a copy of step 12 with one mistake, into work/12_hunt1/
   ./ladder learn hunt 12 --seed 2        another mistake
   ./ladder learn grade 11                what you made of it; also 12_hunt1, or a path in work/
+  ./ladder learn trap                    mistakes that cost most time; with a NAME: what it is, then
+                                         the wrong and the right program run, and how it shows
 
 grade says in order: it builds; right at every shape the step takes; no report of the emulated
 device; the counter that must move has moved; 90 % of the step's speed (where there is a GPU).
 """
 import os
 
-from .lib import learn, learn_grade, options, paths, setup, term
+from .lib import learn, learn_grade, learn_trap, options, paths, setup, term
 
 COLOURS = {learn_grade.OK: term.GREEN, learn_grade.FAIL: term.RED, learn_grade.SKIP: term.YELLOW}
 
 
 def arguments(parser):
-    parser.add_argument("action", choices=("list", "exercise", "hunt", "grade"))
-    parser.add_argument("what", nargs="?", metavar="STEP", help="11; for grade also 12_hunt1")
+    parser.add_argument("action", choices=("list", "exercise", "hunt", "grade", "trap"))
+    parser.add_argument("what", nargs="?", metavar="STEP",
+                        help="11; for grade also 12_hunt1; for trap a name or all")
     parser.add_argument("--hint", type=int, choices=(1, 2, 3), help="only show this hint")
     parser.add_argument("--seed", type=int, metavar="N", help="which mistake, from 1")
     parser.add_argument("--trace-report", action="store_true",
                         help="grade: a report also says what happened before")
     parser.add_argument("--again", action="store_true", help="start over (the old file is kept)")
+    parser.add_argument("--record", action="store_true",
+                        help="trap: keep the numbers in plots/results/traps/")
     options.add_device(parser)
 
 
 def main(args):
     if args.action == "list":
         return show()
+    if args.action == "trap":
+        return learn_trap.main(args)
     if not args.what:
         raise term.UserError(f"which one? ./ladder learn {args.action} "
                              f"{'12' if args.action == 'hunt' else '11'}; ./ladder learn list")
@@ -51,6 +58,7 @@ def show():
         taken = " ".join(h.id for h in mine if h.id in there)
         term.say(f"hunt {step.id[:2]}      {step.id}, {len(mine)} mistakes"
                  + (f"  (in work/: {taken})" if taken else ""))
+    learn_trap.show()
     return 0
 
 

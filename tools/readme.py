@@ -4,13 +4,13 @@
   ./ladder readme --check    only says what is stale (exit code 1), as the tests do
 
 Text between <!-- NAME:begin --> and <!-- NAME:end --> is replaced, in README.md (ladder-figure,
-ladder-table) and in steps/*/README.md (measured, diff). The numbers come from plots/results/*.json
-and from nowhere else.
+ladder-table), in steps/*/README.md (measured, diff) and in traps/*/text.md (trap). The numbers come
+from plots/results/ and from nowhere else.
 """
 import hashlib
 import re
 
-from .lib import changes, files, paths, plots, results, setup, sizes, steps, term
+from .lib import changes, files, paths, plots, results, setup, sizes, steps, term, traps
 
 HEADLINE = (4096, 4096, 4096)
 
@@ -61,6 +61,9 @@ def pages(known, recorded):
             text = page.read_text(encoding="utf-8")
             text = fill(text, "measured", measured_tables(step, recorded))
             yield page, fill(text, "diff", diff_line(step, by_id.get(step.base)))
+    for trap in traps.everything():
+        text = trap.page.read_text(encoding="utf-8")
+        yield trap.page, fill(text, "trap", traps.recorded_table(trap))
 
 
 def fill(text, name, inside):

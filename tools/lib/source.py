@@ -23,5 +23,5 @@ def state():
         given = os.environ.get("LADDER_COMMIT", "")
         return (given[:12], False) if given else ("unknown", True)
     changed = git("status", "--porcelain", "--", "steps/*.cu", "steps/*.h", "common",
-                  "CMakeLists.txt", "CMakePresets.json", "cmake")
+                  "traps/*.cu", "traps/*.h", "CMakeLists.txt", "CMakePresets.json", "cmake")
     return commit, bool(changed)
