@@ -1,4 +1,4 @@
-// What the traps share: checked calls, the host's clock, a kernel that keeps busy, a line per number.
+// What the traps share: checked calls, the host's clock, a busy kernel, a line for each number.
 #pragma once
 #include <chrono>
 #include <cstdint>

@@ -92,10 +92,8 @@ def tell(trap, ran, rule, where):
     term.say(f"  {where}:")
     table = term.Table([("", 16)] + [(v, 10) for v in trap.variants] + [("", 1)])
     table.header()
-    for name in numbers:
-        unit = numbers[name][1]
-        table.row(["  " + name] + [traps.short(ran.numbers[v][name][0]) for v in trap.variants]
-                  + ["  " + unit])
+    for name, (_, unit) in numbers.items():
+        table.row(["  " + name] + traps.cells(ran.numbers, name) + ["  " + unit])
     problem = ran.problem(trap)
     if not problem:
         term.say(f"  detected by {rule.expression} {rule.op} {learn.short(rule.limit)}: "

@@ -1,7 +1,7 @@
 """Traps: pairs of programs, wrong and right, in traps/NAME/: trap.cu and text.md.
 
-text.md: front matter, then the text. `detect:` (and `emulated:`, for the emulated device) is a rule
-about a number that the program prints: it must hold for the wrong variant and not for the right one.
+text.md: front matter, then the text. `detect:` (`emulated:` for the emulated device) is a rule on a
+number that the program prints: it must hold for the wrong variant and not for the right one.
 `variants:` are the program's arguments, the right one last. The programs are built by the lines in
 the head of trap.cu: `// nvcc ...`, and `// VARIANT: nvcc ...` where a variant is built otherwise.
 """
@@ -185,12 +185,16 @@ def recorded_table(trap):
                  f"{kept['commit']}:", "", "| | " + " | ".join(kept["variants"]) + " | |",
                  "|---" * (len(kept["variants"]) + 2) + "|"]
         for name, (_, unit) in next(iter(kept["variants"].values())).items():
-            cells = [short(numbers[name][0]) if name in numbers else "–"
-                     for numbers in kept["variants"].values()]
-            lines.append(f"| {name} | " + " | ".join(cells) + f" | {unit} |")
+            lines.append(f"| {name} | " + " | ".join(cells(kept["variants"], name))
+                         + f" | {unit} |")
         tables.append("\n".join(lines))
     return "\n\n".join(tables) or (f"Not recorded yet: `./ladder learn trap {trap.name} "
                                    "--record` does it.")
+
+
+def cells(numbers, name):
+    """Number `name` of each variant, as text."""
+    return [short(found[name][0]) if name in found else "–" for found in numbers.values()]
 
 
 def short(value):

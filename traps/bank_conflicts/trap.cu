@@ -40,7 +40,8 @@ int main(int, char** argv) {
   gpu::copy_to_host(&measured, cycles.get(), sizeof(measured));
 #if defined(LADDER_EMULATED)
   const auto& loads = emu::counters().shared_load;
-  report("wavefronts", double(loads.wavefronts) / double(loads.requests), "for each load of a warp");
+  report("wavefronts", double(loads.wavefronts) / double(loads.requests),
+         "for each load of a warp");
 #else
   report("cycles", double(measured) / (32.0 * ROUNDS), "for each load of a warp");
 #endif

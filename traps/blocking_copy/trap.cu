@@ -21,8 +21,8 @@ void wrong(char* const device[2], const char* host) {
   }
 }
 
-// Two streams, two buffers: the copy of one chunk runs beside the kernel of the other. From pageable
-// memory the same call first copies, on this CPU thread, into a pinned buffer of the driver's.
+// Two streams, two buffers: the copy of one chunk runs beside the kernel of the other. From
+// pageable memory the same call first copies, on this thread, into a pinned buffer of the driver's.
 void async(char* const device[2], const char* host, const cudaStream_t stream[2]) {
   for (int i = 0; i < CHUNKS; ++i) {
     CHECK(cudaMemcpyAsync(device[i % 2], host + i * BYTES, BYTES, cudaMemcpyHostToDevice,
