@@ -130,6 +130,16 @@ __global__ void copies_to_mbarrier(const int* in, int* out, int bug) {
   out[threadIdx.x] = smem[other * 4] + smem[other * 4 + 2];
 }
 
+/// Lane i copies the first i bytes of 16 and, for i > 16, `more` bytes.
+__global__ void copies_of_a_part(const char* in, char* out, int more) {
+  char* smem = static_cast<char*>(ptx::dynamic_smem()) + 16 * threadIdx.x;
+  const int bytes = threadIdx.x <= 16 ? int(threadIdx.x) : more;
+  ptx::cp_async_cg_16_part(smem, in + 16 * threadIdx.x, bytes);
+  ptx::cp_async_commit_group();
+  ptx::cp_async_wait_group<0>();
+  for (int i = 0; i < 16; ++i) out[16 * threadIdx.x + i] = smem[i];
+}
+
 }  // namespace
 
 TEST_CASE("barriers") {
@@ -160,6 +170,14 @@ TEST_CASE("barriers") {
     REQUIRE(to_host(out)[i] == (63 - i) + ((63 - i) % 2 == 0 ? 2 * (63 - i) : 0));
   CHECK(run(shape(dim3(1), dim3(64), 2048), copies_to_mbarrier, in.get<const int>(),
             out.get<int>(), 1).has({"read before it landed", "tile stage[0]", "cp.async"}));
+  gpu::Buffer part(256 + 16, "part");  // as much as lanes 0 to 16 may read
+  gpu::fill(part.get(), 7, part.bytes());
+  CHECK(run(shape(dim3(1), dim3(32), 512), copies_of_a_part, part.get<const char>(),
+            out.get<char>(), 0).all() == "");
+  for (int i = 0; i < 512; ++i)
+    REQUIRE(static_cast<const char*>(out.get())[i] == (i / 16 <= 16 && i % 16 < i / 16 ? 7 : 0));
+  CHECK(run(shape(dim3(1), dim3(32), 512), copies_of_a_part, part.get<const char>(),
+            out.get<char>(), 2).has("out of bounds"));
 }
 
 // ---- flags between blocks, atomics --------------------------------------------------------------

@@ -35,8 +35,7 @@ struct Meeting {
 struct CpAsync {
   char* smem;
   const char* gmem;
-  unsigned bytes;
-  bool valid;
+  unsigned bytes, from_gmem;  // zeros after the first `from_gmem`
   Site site;
   bool landed = false;
 };

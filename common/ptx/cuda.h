@@ -40,6 +40,13 @@ PTX_FN void cp_async_cg_16(void* smem, const void* gmem, bool valid = true) {
                "r"(valid ? 16 : 0)
                : "memory");
 }
+/// The same where the matrix ends inside the 16 bytes: copies the first `bytes`, 0 to 16, and writes
+/// zeros after them. Both addresses are aligned to 16 all the same.
+PTX_FN void cp_async_cg_16_part(void* smem, const void* gmem, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(smem_addr(smem)), "l"(gmem),
+               "r"(bytes)
+               : "memory");
+}
 PTX_FN void cp_async_commit_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 /// Waits until at most N of this thread's newest groups are in flight.
 template <int N>
@@ -117,6 +124,12 @@ PTX_FN void mma_m16n8k16_bf16(float (&d)[4], const uint32_t (&a)[4], const uint3
 PTX_FN uint32_t cvt_f16x2(float lo, float hi) {
   uint32_t pair;
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(hi), "f"(lo));
+  return pair;
+}
+/// The same as bfloat16.
+PTX_FN uint32_t cvt_bf16x2(float lo, float hi) {
+  uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(hi), "f"(lo));
   return pair;
 }
 
@@ -236,12 +249,42 @@ PTX_FN void tma_load_2d_multicast(void* smem, const CUtensorMap* map, int x, int
       "l"(map), "r"(smem_addr(bar)), "h"(ctas), "r"(x), "r"(y)
       : "memory");
 }
+/// The same for maps of three and four dimensions, innermost coordinate first.
+PTX_FN void tma_load_3d(void* smem, const CUtensorMap* map, int x, int y, int z, uint64_t* bar) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%3, %4, %5}], [%2];" ::"r"(smem_addr(smem)),
+      "l"(map), "r"(smem_addr(bar)), "r"(x), "r"(y), "r"(z)
+      : "memory");
+}
+PTX_FN void tma_load_3d_multicast(void* smem, const CUtensorMap* map, int x, int y, int z,
+                                  uint64_t* bar, uint16_t ctas) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%4, %5, %6}], [%2], %3;" ::"r"(smem_addr(smem)),
+      "l"(map), "r"(smem_addr(bar)), "h"(ctas), "r"(x), "r"(y), "r"(z)
+      : "memory");
+}
+PTX_FN void tma_load_4d(void* smem, const CUtensorMap* map, int x, int y, int z, int w,
+                        uint64_t* bar) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(smem_addr(smem)),
+      "l"(map), "r"(smem_addr(bar)), "r"(x), "r"(y), "r"(z), "r"(w)
+      : "memory");
+}
 /// Copies a box from shared memory to (y, x); elements outside the matrix are not stored.
 PTX_FN void tma_store_2d(const CUtensorMap* map, const void* smem, int x, int y) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(
                    map),
                "r"(smem_addr(smem)), "r"(x), "r"(y)
                : "memory");
+}
+PTX_FN void tma_store_3d(const CUtensorMap* map, const void* smem, int x, int y, int z) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
+      "r"(smem_addr(smem)), "r"(x), "r"(y), "r"(z)
+      : "memory");
 }
 PTX_FN void tma_store_commit_group() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 /// Waits until at most N of this thread's newest store groups still read shared memory.
@@ -304,6 +347,23 @@ PTX_FN void red_add_release(int* flag, int value) {
 }
 PTX_FN void red_add_relaxed(int* flag, int value) {
   asm volatile("red.relaxed.gpu.global.add.s32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
+}
+/// Adds, or sets bits, and returns what was there; acquires and releases at GPU scope.
+PTX_FN int atom_add_acq_rel(int* flag, int value) {
+  int old;
+  asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], %2;"
+               : "=r"(old)
+               : "l"(flag), "r"(value)
+               : "memory");
+  return old;
+}
+PTX_FN int atom_or_acq_rel(int* flag, int bits) {
+  int old;
+  asm volatile("atom.acq_rel.gpu.global.or.b32 %0, [%1], %2;"
+               : "=r"(old)
+               : "l"(flag), "r"(bits)
+               : "memory");
+  return old;
 }
 /// Spins until *flag >= value; acquire at GPU scope.
 PTX_FN void wait_until(const int* flag, int value) {

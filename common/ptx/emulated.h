@@ -16,10 +16,13 @@ inline void label(const void* p, size_t bytes, const char* name, int index = -1)
 template <int BYTES>
 void cp_async_ca(void* smem, const void* gmem, bool valid = true, EMU_HERE) {
   static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "cp.async copies 4, 8 or 16 bytes");
-  emu::cp_async(smem, gmem, BYTES, valid, here);
+  emu::cp_async(smem, gmem, BYTES, valid ? BYTES : 0, here);
 }
 inline void cp_async_cg_16(void* smem, const void* gmem, bool valid = true, EMU_HERE) {
-  emu::cp_async(smem, gmem, 16, valid, here);
+  emu::cp_async(smem, gmem, 16, valid ? 16 : 0, here);
+}
+inline void cp_async_cg_16_part(void* smem, const void* gmem, int bytes, EMU_HERE) {
+  emu::cp_async(smem, gmem, 16, unsigned(bytes), here);
 }
 inline void cp_async_commit_group(EMU_HERE) { emu::cp_async_commit_group(here); }
 template <int N>
@@ -58,6 +61,9 @@ inline void mma_m16n8k16_bf16(float (&d)[4], const uint32_t (&a)[4], const uint3
 // ---- conversion ---------------------------------------------------------------------------------
 inline uint32_t cvt_f16x2(float lo, float hi) {
   return emu::float_to_half(lo) | uint32_t(emu::float_to_half(hi)) << 16;
+}
+inline uint32_t cvt_bf16x2(float lo, float hi) {
+  return emu::float_to_bfloat16(lo) | uint32_t(emu::float_to_bfloat16(hi)) << 16;
 }
 
 // ---- barriers -----------------------------------------------------------------------------------
@@ -113,6 +119,25 @@ inline void tma_store_2d(const CUtensorMap* map, const void* smem, int x, int y,
   const int coords[] = {x, y};
   emu::tma_store(map, smem, coords, 2, here);
 }
+inline void tma_load_3d(void* smem, const CUtensorMap* map, int x, int y, int z, uint64_t* bar,
+                        EMU_HERE) {
+  const int coords[] = {x, y, z};
+  emu::tma_load(smem, map, coords, 3, bar, 0, here);
+}
+inline void tma_load_3d_multicast(void* smem, const CUtensorMap* map, int x, int y, int z,
+                                  uint64_t* bar, uint16_t ctas, EMU_HERE) {
+  const int coords[] = {x, y, z};
+  emu::tma_load(smem, map, coords, 3, bar, ctas, here);
+}
+inline void tma_load_4d(void* smem, const CUtensorMap* map, int x, int y, int z, int w,
+                        uint64_t* bar, EMU_HERE) {
+  const int coords[] = {x, y, z, w};
+  emu::tma_load(smem, map, coords, 4, bar, 0, here);
+}
+inline void tma_store_3d(const CUtensorMap* map, const void* smem, int x, int y, int z, EMU_HERE) {
+  const int coords[] = {x, y, z};
+  emu::tma_store(map, smem, coords, 3, here);
+}
 inline void tma_store_commit_group(EMU_HERE) { emu::tma_store_commit_group(here); }
 template <int N>
 void tma_store_wait_group_read(EMU_HERE) {
@@ -128,6 +153,12 @@ inline void red_add_release(int* flag, int value, EMU_HERE) {
 }
 inline void red_add_relaxed(int* flag, int value, EMU_HERE) {
   emu::flag_add(flag, value, false, here);
+}
+inline int atom_add_acq_rel(int* flag, int value, EMU_HERE) {
+  return emu::flag_atomic(flag, [&](int old) { return old + value; }, "atom_add_acq_rel", here);
+}
+inline int atom_or_acq_rel(int* flag, int bits, EMU_HERE) {
+  return emu::flag_atomic(flag, [&](int old) { return old | bits; }, "atom_or_acq_rel", here);
 }
 inline void wait_until(const int* flag, int value, EMU_HERE) {
   emu::flag_wait(flag, value, here);

@@ -11,27 +11,31 @@ namespace {
 void land_copy(CpAsync& copy, unsigned writer, Tick tick) {
   if (copy.landed) return;
   copy.landed = true;
-  if (copy.valid)
-    memcpy(copy.smem, copy.gmem, copy.bytes);
-  else
-    memset(copy.smem, 0, copy.bytes);
+  if (copy.from_gmem) memcpy(copy.smem, copy.gmem, copy.from_gmem);
+  memset(copy.smem + copy.from_gmem, 0, copy.bytes - copy.from_gmem);
   land(*region_of(uintptr_t(copy.smem)), uintptr_t(copy.smem), copy.bytes, writer, tick,
        Proxy::generic);
 }
 
 }  // namespace
 
-void cp_async(void* smem, const void* gmem, unsigned bytes, bool valid, Loc here) {
+void cp_async(void* smem, const void* gmem, unsigned bytes, unsigned from_gmem, Loc here) {
   const Site at = site(here);
   const uintptr_t to = uintptr_t(smem), from = uintptr_t(gmem);
   Region* r = checked_region(to, bytes, false, "cp.async writes", at);
   if (!r) return;
-  if (valid) {
-    Region* source = checked_region(from, bytes, true, "cp.async reads", at);
-    if (!source) return;
-    shadow_read(*source, from, bytes, at, view_of(self), Proxy::generic, nullptr);
+  if (from_gmem > bytes) {
+    report("illegal cp.async", at, [&] {
+      return format("%u of %u bytes from global memory", from_gmem, bytes);
+    });
+    return;
   }
-  if (to % bytes || (valid && from % bytes)) {
+  if (from_gmem) {
+    Region* source = checked_region(from, from_gmem, true, "cp.async reads", at);
+    if (!source) return;
+    shadow_read(*source, from, from_gmem, at, view_of(self), Proxy::generic, nullptr);
+  }
+  if (to % bytes || (from_gmem && from % bytes)) {
     report("misaligned", at, [&] {
       return format("cp.async of %u bytes from %s to %s: both must be multiples of %u", bytes,
                     place(from).c_str(), place(to).c_str(), bytes);
@@ -45,8 +49,9 @@ void cp_async(void* smem, const void* gmem, unsigned bytes, bool valid, Loc here
   trace("cp.async issued", to, at);
   self->loads = true;
   self->cp_open.push_back(std::make_shared<CpAsync>(
-      CpAsync{static_cast<char*>(smem), static_cast<const char*>(gmem), bytes, valid, at}));
-  state.counters.cp_async.bytes += valid ? bytes : 0;
+      CpAsync{static_cast<char*>(smem), static_cast<const char*>(gmem), bytes, from_gmem,
+              at}));
+  state.counters.cp_async.bytes += from_gmem;
   log_access(to - r->begin, bytes, kCpAsync, at);
 }
 

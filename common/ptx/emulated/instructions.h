@@ -1,6 +1,8 @@
 // What the emulated device does for a kernel: one entry per instruction or family of them. Called
 // by the shims of PTX (common/ptx/emulated.h) and of CUDA C++ (language.h).
 #pragma once
+#include <functional>
+
 #include "common/emulator/device.h"
 
 /// As large and aligned as the driver's opaque type; the contents are ours. Dimension 0 is the
@@ -41,10 +43,12 @@ void atomic_write(void* p, const void* value, size_t bytes, Loc);
 void fence_gpu();
 int flag_load(const int* flag, bool acquire, Loc);
 void flag_add(int* flag, int value, bool release, Loc);
+int flag_atomic(int* flag, const std::function<int(int)>& update, const char* what, Loc);
 void flag_wait(const int* flag, int at_least, Loc);
 
 // cp_async.cpp
-void cp_async(void* smem, const void* gmem, unsigned bytes, bool valid, Loc);
+/// Copies the first `from_gmem` of `bytes`; the others become zero.
+void cp_async(void* smem, const void* gmem, unsigned bytes, unsigned from_gmem, Loc);
 void cp_async_commit_group(Loc);
 void cp_async_wait_group(unsigned n, Loc);
 void cp_async_mbarrier_arrive(uint64_t* bar, Loc);
