@@ -19,8 +19,9 @@ void sleep_for(double seconds) {
 
 }  // namespace
 
-Stopwatch::Stopwatch(int sets, const Nvml& nvml) : sets_(sets), sampler_(nvml) {
-  GPU_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+Stopwatch::Stopwatch(int sets, const Nvml& nvml, gpu::Stream stream)
+    : stream_(stream), owns_stream_(!stream), sets_(sets), sampler_(nvml) {
+  if (owns_stream_) GPU_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
   GPU_CHECK(cudaEventCreate(&start_));
   GPU_CHECK(cudaEventCreate(&end_));
 }
@@ -28,7 +29,7 @@ Stopwatch::Stopwatch(int sets, const Nvml& nvml) : sets_(sets), sampler_(nvml) {
 Stopwatch::~Stopwatch() {
   cudaEventDestroy(start_);
   cudaEventDestroy(end_);
-  cudaStreamDestroy(stream_);
+  if (owns_stream_) cudaStreamDestroy(stream_);
 }
 
 int Stopwatch::enqueue(Contender& c, double seconds) {

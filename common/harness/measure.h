@@ -41,10 +41,10 @@ struct Contender {
 };
 
 /// Times blocks of launches on a stream of its own by events. `sets`: number of input sets the
-/// launches rotate among.
+/// launches rotate among. `stream`: someone else's stream instead.
 class Stopwatch {
  public:
-  Stopwatch(int sets, const Nvml& nvml);
+  Stopwatch(int sets, const Nvml& nvml, gpu::Stream stream = nullptr);
   ~Stopwatch();
   Stopwatch(const Stopwatch&) = delete;
   gpu::Stream stream() const { return stream_; }
@@ -62,6 +62,7 @@ class Stopwatch {
  private:
   int enqueue(Contender& contender, double seconds);  // at least one; returns the launches
   gpu::Stream stream_ = nullptr;
+  bool owns_stream_;
   cudaEvent_t start_ = nullptr, end_ = nullptr;
   int sets_;
   Sampler sampler_;
