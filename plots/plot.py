@@ -249,29 +249,46 @@ def _end_labels(axis, ends):
 # ---- a sweep -------------------------------------------------------------------------------------
 
 def sweep(data, size_list, regimes, recorded):
-    """Names like 06_warp_tile-BLOCK_K-16: one point per value, those without a number left out."""
+    """Names like 06_warp_tile-BLOCK_K-16: a point for each value, those without a number left out.
+    With two constants, a line for each value of the first."""
     plt = pyplot()
-    subjects = sorted({row.subject for row in data.rows.values() if row.is_step},
-                      key=lambda s: [int(n) for n in re.findall(r"-(\d+)(?:-|$)", s)])
-    if not all("-" in s for s in subjects):
-        raise UserError("the file is not of a sweep")
-    figure, axis = plt.subplots(figsize=(8, 4.4), layout="constrained")
     size = size_list[0]
-    for regime, colour, marker in (("burst", BURST, "o"), ("sustained", SUSTAINED, "D")):
-        points = [(x, data.value(s, size, regime)) for x, s in enumerate(subjects)]
-        points = [(x, y) for x, y in points if y]
-        if points:
-            axis.plot(*zip(*points), marker=marker, color=colour, label=regime)
-    axis.set_ylim(bottom=0)
-    axis.set_xticks(range(len(subjects)))
-    values = [s.split("-", 1)[1] for s in subjects]
-    axis.set_xticklabels([re.sub(r"-(\d+)(?:-|$)", r" = \1\n", v) for v in values],
-                         rotation=25 if len(subjects) > 5 else 0,
-                         ha="right" if len(subjects) > 5 else "center")
+    points = {}  # (regime, values but the last, last value): TFLOPS
+    for row in data.rows.values():
+        if not row.is_step or row.size != size:
+            continue
+        step, *parts = row.subject.split("-")
+        if not parts or len(parts) % 2:
+            raise UserError("the file is not of a sweep")
+        if row.get("tflops"):
+            names, values = parts[::2], tuple(map(int, parts[1::2]))
+            points[row.regime, values[:-1], values[-1]] = row.get("tflops")
+    if not points:
+        raise UserError(f"the file has no rate at {sizes.text(size)}")
+    figure, axis = plt.subplots(figsize=(8, 4.4), layout="constrained")
+    columns = sorted({last for _, _, last in points})
+    lines = sorted({(regime, first) for regime, first, _ in points})
+    for index, (regime, first) in enumerate(lines):
+        ys = [points.get((regime, first, x)) for x in columns]
+        label = ", ".join([*(f"{n} = {v}" for n, v in zip(names, first)), regime])
+        axis.plot([x for x, y in enumerate(ys) if y], [y for y in ys if y], label=label,
+                  marker="o" if regime == "burst" else "D",
+                  color=BURST if regime == "burst" else SUSTAINED,
+                  alpha=1 - 0.7 * index / len(lines) if len(lines) > 2 else 1)
+        if len(lines) <= 2:
+            for x, y in enumerate(ys):
+                if y:
+                    axis.annotate(f"{y:.0f}", (x, y), xytext=(0, 7), textcoords="offset points",
+                                  ha="center", fontsize=8)
+    most = max(points.values())
+    least = 0 if len(lines) <= 2 else min(points.values()) - 0.4 * (most - min(points.values()))
+    axis.set_ylim(least, most + 0.1 * (most - least))
+    axis.set_xticks(range(len(columns)))
+    axis.set_xticklabels(columns)
+    axis.set_xlabel(names[-1])
     axis.grid(axis="y", color=GRID, linewidth=0.7)
-    axis.set_ylabel("TFLOPS")
-    axis.legend(frameon=False)
-    step = subjects[0].split("-")[0]
+    axis.set_ylabel("TFLOPS" + (" (does not begin at 0)" if least else ""))
+    axis.legend(frameon=False, fontsize=8, loc="lower left", ncols=2 if len(lines) > 4 else 1)
     headline(figure, f"{step}, {sizes.text(size)}: {data.context['gpu']}", data, recorded)
     return figure
 
@@ -305,6 +322,7 @@ def main(argv):
     parser.add_argument("--recorded", action="store_true", help="say 'recorded', name the GPU")
     parser.add_argument("--fingerprint", default="",
                         help="kept in the picture, to tell if it is stale")
+    parser.add_argument("--svg", action="store_true", help="no PNG")
     args = parser.parse_args(argv)
     data = results.load(args.file)
     size_list = [z for z in data.sizes() if not args.sizes or z in sizes.parse(args.sizes)]
@@ -319,7 +337,8 @@ def main(argv):
         return 0
     gpu = results.file_of(data.context["gpu"])[:-len(".json")]
     name = args.name or (f"{args.kind}-{gpu}" if args.recorded else args.kind)
-    save(figure, args.out, name, args.fingerprint and f"results {args.fingerprint}")
+    save(figure, args.out, name, args.fingerprint and f"input {args.fingerprint}",
+         ("svg",) if args.svg else ("png", "svg"))
     return 0
 
 

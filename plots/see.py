@@ -256,7 +256,7 @@ def stages(data, size, recorded):
                 continue
         if predicted:
             axis.plot(*zip(*predicted), "--", color=colour, alpha=0.7, label=f"{regime}, predicted")
-    axis.set_ylim(bottom=0)
+    axis.set_ylim(0, 1.1 * axis.get_ylim()[1])
     axis.set_xticks([r[0]["NUM_STAGES"] for r in rows])
     axis.set_xlabel("NUM_STAGES: tiles in the ring")
     axis.set_ylabel("TFLOPS")

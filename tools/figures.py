@@ -3,7 +3,8 @@
   ./ladder figures            draws those whose input has changed, into plots/figures/
   ./ladder figures --check    only says which are stale (exit code 1), as the tests do
 
-Timelines come from plots/results/traces/, waits from plots/results/profiles/, roofline and
+Timelines come from plots/results/traces/, sweeps from plots/results/sweeps/, waits from
+plots/results/profiles/, roofline and
 utilisation from plots/results/, banks from the kernels themselves. A picture without recorded input
 is left out. Each SVG holds a fingerprint of its input.
 """
@@ -68,6 +69,10 @@ def figures():
         if len(chosen) > 1:
             yield (f"trace-compare-{folder.name}", digest(*chosen), "trace.py",
                    ["compare", *chosen])
+    for file in sorted((paths.RECORDED / "sweeps").glob("*/*.json")):
+        kind = (["see.py", ["stages", file]] if file.stem.endswith("-NUM_STAGES")
+                else ["plot.py", ["sweep", file, "--recorded"]])
+        yield (f"sweep-{file.stem}-{file.parent.name}", digest(file), *kind)
     for file in sorted((paths.RECORDED / "profiles").glob("*.json")):
         yield f"waits-{file.stem}", digest(file), "see.py", ["waits", file]
     for file in sorted(paths.RECORDED.glob("*.json")):

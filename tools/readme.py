@@ -4,7 +4,7 @@
   ./ladder readme --check    only says what is stale (exit code 1), as the tests do
 
 Text between <!-- NAME:begin --> and <!-- NAME:end --> is replaced, in README.md (ladder-figure,
-ladder-table), in steps/*/README.md (measured, diff) and in traps/*/text.md (trap). The numbers come
+ladder-table), in steps/*/README.md (measured, sweep, diff) and in traps/*/text.md (trap). The numbers come
 from plots/results/ and from nowhere else.
 """
 import hashlib
@@ -60,6 +60,7 @@ def pages(known, recorded):
         if page.is_file():
             text = page.read_text(encoding="utf-8")
             text = fill(text, "measured", measured_tables(step, recorded))
+            text = fill(text, "sweep", sweep_tables(step))
             yield page, fill(text, "diff", diff_line(step, by_id.get(step.base)))
     for trap in traps.everything():
         text = trap.page.read_text(encoding="utf-8")
@@ -131,6 +132,27 @@ def measured_tables(step, recorded):
             lines += ["", "Left out: " + "; ".join(left_out) + "."]
         tables.append("\n".join(lines))
     return "\n\n".join(tables) or f"Not recorded yet: `./ladder record {step.id[:2]}` does it."
+
+
+def sweep_tables(step):
+    """Every recorded sweep of a step: TFLOPS, and the ratio to the step as it is."""
+    tables = []
+    for file in sorted((paths.RECORDED / "sweeps").glob(f"*/{step.id}-*.json")):
+        data = results.load(file)
+        rows = [row for row in data.rows.values() if row.subject.startswith(step.id + "-")]
+        names = file.stem.split("-")[1:]
+        values = {row.subject: list(map(int, row.subject.split("-")[2::2])) for row in rows}
+        commits = sorted({row.words.get("commit", "?") for row in rows})
+        lines = [f"{source_line(data)}, commit {', '.join(commits)}:", "",
+                 "| " + " | ".join([f"`{name}`" for name in names] + ["size", "regime", "TFLOPS",
+                                                                       "× as it is"]) + " |",
+                 "|" + "---|" * (len(names) + 4)]
+        for row in sorted(rows, key=lambda r: (r.size, r.regime, values[r.subject])):
+            lines.append("| " + " | ".join([*map(str, values[row.subject]), sizes.text(row.size),
+                                            row.regime, tflops(row.get("tflops")),
+                                            times_before(row)]) + " |")
+        tables.append("\n".join(lines))
+    return "\n\n".join(tables) or "Not recorded yet."
 
 
 def ladder_table(known, recorded):

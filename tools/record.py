@@ -37,7 +37,7 @@ def main(args):
     chosen = steps.select(args.steps)
     size_list, regimes = options.size_list(args.sizes), options.regimes(args.regimes)
     gpu = options.need_gpu()
-    commit = _commit(args.commit)
+    commit = source.recordable(args.commit)
     target = args.out or paths.RECORDED / results.file_of(gpu.name)
     recorded = results.load(target) if target.exists() else results.Results()
     ready = setup.ready()
@@ -63,22 +63,6 @@ def main(args):
         code = _ceilings(ready, fit[0], regimes, commit, recorded, target, args) or code
     term.say("\n" + paths.shown(target) + "; now ./ladder readme fills in tables and figures")
     return code
-
-
-def _commit(given):
-    """The commit to write down. A dirty tree is refused: its numbers could not be traced."""
-    commit, dirty = source.state()
-    if commit == "unknown":
-        if not given:
-            raise term.UserError("there is no git repository here: name the commit of this tree "
-                                 "with --commit ID")
-        return given[:12]
-    if given and not given.startswith(commit) and not commit.startswith(given):
-        raise term.UserError(f"--commit {given} is not what is checked out: {commit}")
-    if dirty:
-        raise term.UserError("steps or common/ have changes that are not committed; commit them "
-                             "first (./ladder run measures without recording)")
-    return commit
 
 
 def _ceilings(ready, step, regimes, commit, recorded, target, args):

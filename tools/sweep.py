@@ -7,13 +7,14 @@
 Edits `constexpr int NAME = ...;` in copies of the step, builds, checks and measures each against
 the step as it is. A value that does not build or is refused is a row with the reason. Without a
 GPU the copies are checked on the emulated device and their counters shown. Results and the plot go
-to out/sweep-STEP.*
+to out/sweep-STEP.*; --record keeps them in plots/results/sweeps/ too, from a clean commit.
 """
 import itertools
 import re
 import shutil
 
-from .lib import emulated, files, options, paths, plots, results, session, setup, sizes, steps, term
+from .lib import (emulated, files, options, paths, plots, results, session, setup, sizes, source,
+                  steps, term)
 
 MOST = 64
 FOLDER = paths.BUILD / "sweep"
@@ -27,12 +28,16 @@ def arguments(parser):
     options.add_device(parser)
     options.add_out(parser)
     options.add_limit(parser)
+    parser.add_argument("--record", action="store_true",
+                        help="keep the results in plots/results/sweeps/")
+    parser.add_argument("--commit", help="as ./ladder record")
 
 
 def main(args):
     step = steps.one(args.step)
-    source = step.kernel.read_text(encoding="utf-8")
-    choices = [parse(word, source, step.id) for word in args.values]
+    commit = (source.recordable(args.commit), False) if args.record else None
+    text = step.kernel.read_text(encoding="utf-8")
+    choices = [parse(word, text, step.id) for word in args.values]
     combinations = list(itertools.product(*[[(name, v) for v in values]
                                             for name, values in choices]))
     if len(combinations) > MOST:
@@ -46,20 +51,27 @@ def main(args):
     device = options.choose_device(args.device, ready)
     if device == "gpu" and not step.runs_on(ready.gpu.sm):
         raise term.UserError(f"{step.id} {step.why_not(ready.gpu.sm)}; --device emulated checks it")
-    names = write_copies(step, source, combinations)
+    names = write_copies(step, text, combinations)
     copies = [copy for copy in steps.everything(FOLDER) if copy.id in names]
     copies.sort(key=lambda copy: list(names).index(copy.id))
     if device == "emulated":
         return emulated.check(ready, copies, size_list, limit=args.time_limit, extra_steps=FOLDER,
                               names=names, allowed=_refused)
+    if args.record:
+        name = "-".join([step.id, *(name for name, _ in choices)])
+        kept = paths.RECORDED / "sweeps" / results.file_of(ready.gpu.name).split(".")[0]
+        kept = files.writable_folder(kept) / f"{name}.json"
     target = out / f"sweep-{step.id}.json"
     run = session.Session(ready, copies, size_list or [(4096,) * 3], regimes, args.time_limit,
                           after_each=lambda s: results.save(s.merged(), target),
-                          extra_steps=FOLDER, names=names)
+                          extra_steps=FOLDER, names=names, commit=commit)
     run.run()
     if not run.children:
         raise term.UserError(f"no value of {', '.join(n for n, _ in choices)} could be measured", 1)
     term.say(f"x before: against {step.id} as it is", term.DIM)
+    if args.record:
+        results.save(run.merged(), kept)
+        term.say(paths.shown(kept) + "; now ./ladder readme and ./ladder figures show it")
     made = plots.draw(ready, target, out, ["sweep"], extra=["--name", target.stem])
     term.say("\n" + ", ".join(paths.shown(p) for p in [target, *made]))
     # Values that are refused belong to a sweep; wrong results, crashes and hangs do not.

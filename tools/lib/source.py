@@ -2,7 +2,7 @@
 import os
 import subprocess
 
-from . import paths
+from . import paths, term
 
 
 def git(*arguments):
@@ -25,3 +25,19 @@ def state():
     changed = git("status", "--porcelain", "--", "steps/*.cu", "steps/*.h", "common",
                   "traps/*.cu", "traps/*.h", "CMakeLists.txt", "CMakePresets.json", "cmake")
     return commit, bool(changed)
+
+
+def recordable(given=None):
+    """The commit to write down. A dirty tree is refused: its numbers could not be traced."""
+    commit, dirty = state()
+    if commit == "unknown":
+        if not given:
+            raise term.UserError("there is no git repository here: name the commit of this tree "
+                                 "with --commit ID")
+        return given[:12]
+    if given and not given.startswith(commit) and not commit.startswith(given):
+        raise term.UserError(f"--commit {given} is not what is checked out: {commit}")
+    if dirty:
+        raise term.UserError("steps or common/ have changes that are not committed; commit them "
+                             "first (./ladder run measures without recording)")
+    return commit
