@@ -124,6 +124,8 @@ constexpr std::common_type_t<A, B> max(A a, B b) {
   return T(a) < T(b) ? T(b) : T(a);
 }
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
+inline float __expf(float x) { return std::exp(x); }
+inline float __fdividef(float a, float b) { return a / b; }
 inline unsigned __float_as_uint(float f) { return emu::float_to_bits(f); }
 inline float __uint_as_float(unsigned bits) { return emu::bits_to_float(bits); }
 inline int __float_as_int(float f) { return int(emu::float_to_bits(f)); }
