@@ -4,7 +4,9 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <stdexcept>
 #include <string>
 
@@ -13,17 +15,21 @@
 namespace gpu {
 
 using Stream = cudaStream_t;
+using Status = cudaError_t;
 
 /// A failed call: what was called and the reason in the driver's words.
 struct Error : std::runtime_error {
-  using std::runtime_error::runtime_error;
+  explicit Error(const std::string& what, Status status = cudaErrorUnknown)
+      : std::runtime_error(what), status(status) {}
+  Status status;
 };
 
 inline void check(cudaError_t status, const char* call) {
   if (status == cudaSuccess) return;
   cudaGetLastError();  // clears an error that is not sticky, so that the next call starts clean
   throw Error(std::string(call) + ": " + cudaGetErrorString(status) + " (" +
-              cudaGetErrorName(status) + ")");
+                  cudaGetErrorName(status) + ")",
+              status);
 }
 #define GPU_CHECK(call) ::gpu::check((call), #call)
 
@@ -33,6 +39,13 @@ inline int attribute(cudaDeviceAttr which) {
   GPU_CHECK(cudaGetDevice(&device));
   GPU_CHECK(cudaDeviceGetAttribute(&value, which, device));
   return value;
+}
+inline std::string device_name() {
+  int device = 0;
+  cudaDeviceProp properties;
+  GPU_CHECK(cudaGetDevice(&device));
+  GPU_CHECK(cudaGetDeviceProperties(&properties, device));
+  return properties.name;
 }
 inline int num_sms() { return attribute(cudaDevAttrMultiProcessorCount); }
 /// Bytes of shared memory that one block may have when it asks for them.
@@ -124,13 +137,14 @@ inline void synchronize() { GPU_CHECK(cudaDeviceSynchronize()); }
 
 enum class Swizzle { none, b32, b64, b128 };
 
-/// A matrix in global memory as TMA sees it: `rows` x `cols` elements of `type`, rows `ld`
-/// elements apart, copied in boxes of `box_rows` x `box_cols`. Elements outside read as zero and
-/// are not stored. The base must be 16-byte aligned and a row a multiple of 16 bytes.
-/// CUDA driver API, cuTensorMapEncodeTiled.
-inline CUtensorMap tensor_map_2d(const void* base, int64_t rows, int64_t cols, int64_t ld,
-                                 int box_rows, int box_cols, Swizzle swizzle,
-                                 Type type = Type::f16) {
+/// A tensor in global memory as TMA sees it, innermost dimension first: `sizes` in elements of
+/// `type`, `strides` of dimensions 1 and on, in elements too, copied in boxes of `box`. Elements
+/// outside read as zero and are not stored. The base and every stride must be a multiple of 16
+/// bytes. CUDA driver API, cuTensorMapEncodeTiled.
+inline CUtensorMap tensor_map(const void* base, std::initializer_list<int64_t> sizes,
+                              std::initializer_list<int64_t> strides,
+                              std::initializer_list<int> box, Swizzle swizzle,
+                              Type type = Type::f16) {
   using Encode = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*,
                               const cuuint64_t*, const cuuint64_t*, const cuuint32_t*,
                               const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
@@ -153,23 +167,35 @@ inline CUtensorMap tensor_map_2d(const void* base, int64_t rows, int64_t cols, i
   const cuuint64_t element = type == Type::f32 ? 4 : 2;
   const CUtensorMapSwizzle swizzles[] = {CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_SWIZZLE_32B,
                                          CU_TENSOR_MAP_SWIZZLE_64B, CU_TENSOR_MAP_SWIZZLE_128B};
-  const cuuint64_t dims[] = {cuuint64_t(cols), cuuint64_t(rows)};
-  const cuuint64_t strides[] = {cuuint64_t(ld) * element};
-  const cuuint32_t box[] = {cuuint32_t(box_cols), cuuint32_t(box_rows)};
-  const cuuint32_t element_strides[] = {1, 1};
+  cuuint64_t dims[5] = {}, bytes[4] = {};
+  cuuint32_t boxes[5] = {};
+  const cuuint32_t element_strides[] = {1, 1, 1, 1, 1};
+  std::copy(sizes.begin(), sizes.end(), dims);
+  std::copy(box.begin(), box.end(), boxes);
+  std::transform(strides.begin(), strides.end(), bytes,
+                 [&](int64_t stride) { return cuuint64_t(stride) * element; });
   CUtensorMap map;
   const CUresult status =
-      encode(&map, data_type, 2, const_cast<void*>(base), dims, strides, box, element_strides,
-             CU_TENSOR_MAP_INTERLEAVE_NONE, swizzles[int(swizzle)],
+      encode(&map, data_type, cuuint32_t(sizes.size()), const_cast<void*>(base), dims, bytes, boxes,
+             element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzles[int(swizzle)],
              CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (status != CUDA_SUCCESS)
-    throw Error("cuTensorMapEncodeTiled refused " + std::to_string(rows) + "x" +
-                std::to_string(cols) + " elements, rows " + std::to_string(ld * element) +
-                " bytes apart, box " + std::to_string(box_rows) + "x" + std::to_string(box_cols) +
-                ": error " + std::to_string(int(status)) +
+  if (status != CUDA_SUCCESS) {
+    std::string shape;
+    for (size_t d = sizes.size(); d-- > 0;) shape += std::to_string(dims[d]) + (d ? "x" : "");
+    throw Error("cuTensorMapEncodeTiled refused " + shape + " elements, rows " +
+                std::to_string(bytes[0]) + " bytes apart, box " + std::to_string(boxes[1]) + "x" +
+                std::to_string(boxes[0]) + ": error " + std::to_string(int(status)) +
                 " (base and rows must be multiples of 16 bytes, a box at most 256 each way and, "
                 "swizzled, no wider than the swizzle)");
+  }
   return map;
+}
+
+/// A matrix of `rows` x `cols`, rows `ld` elements apart, copied in boxes of `box_rows` x `box_cols`.
+inline CUtensorMap tensor_map_2d(const void* base, int64_t rows, int64_t cols, int64_t ld,
+                                 int box_rows, int box_cols, Swizzle swizzle,
+                                 Type type = Type::f16) {
+  return tensor_map(base, {cols, rows}, {ld}, {box_cols, box_rows}, swizzle, type);
 }
 
 }  // namespace gpu

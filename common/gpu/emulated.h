@@ -1,6 +1,7 @@
 // Host side on the emulated device: the names of cuda.h.
 #pragma once
 #include <algorithm>
+#include <initializer_list>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -13,14 +14,25 @@
 #define STEP_ID "a test"
 #endif
 
+enum cudaError_t {  // the few that a step returns, with CUDA's numbers
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorNotSupported = 801,
+  cudaErrorUnknown = 999
+};
+
 namespace gpu {
 
+using Status = cudaError_t;
 using Stream = int;  // launches run at once, in the order of the host
 
 struct Error : std::runtime_error {
-  using std::runtime_error::runtime_error;
+  explicit Error(const std::string& what, Status status = cudaErrorUnknown)
+      : std::runtime_error(what), status(status) {}
+  Status status;
 };
 
+inline std::string device_name() { return "emulated device"; }
 inline int num_sms() { return emu::num_sms(); }
 inline int max_smem_per_block() { return int(emu::kMaxSmem); }
 
@@ -92,20 +104,30 @@ inline void synchronize() {}
 
 enum class Swizzle { none, b32, b64, b128 };
 
+inline CUtensorMap tensor_map(const void* base, std::initializer_list<int64_t> sizes,
+                              std::initializer_list<int64_t> strides,
+                              std::initializer_list<int> box, Swizzle swizzle,
+                              Type type = Type::f16) {
+  const int element = type == Type::f32 ? 4 : 2;
+  int64_t bytes[4] = {};
+  std::transform(strides.begin(), strides.end(), bytes,
+                 [&](int64_t stride) { return stride * element; });
+  std::string error;
+  const unsigned width = swizzle == Swizzle::none ? 0 : 16u << int(swizzle);
+  const CUtensorMap map = emu::tensor_map(base, unsigned(sizes.size()), sizes.begin(), bytes,
+                                          box.begin(), unsigned(element), width, error);
+  if (!error.empty()) {
+    std::string shape;
+    for (size_t d = sizes.size(); d-- > 0;)
+      shape += std::to_string(sizes.begin()[d]) + (d ? "x" : "");
+    throw Error("cuTensorMapEncodeTiled refused " + shape + " elements: " + error);
+  }
+  return map;
+}
 inline CUtensorMap tensor_map_2d(const void* base, int64_t rows, int64_t cols, int64_t ld,
                                  int box_rows, int box_cols, Swizzle swizzle,
                                  Type type = Type::f16) {
-  const int element = type == Type::f32 ? 4 : 2;
-  const int64_t size[] = {cols, rows}, stride[] = {ld * element};
-  const int box[] = {box_cols, box_rows};
-  std::string error;
-  const unsigned width = swizzle == Swizzle::none ? 0 : 16u << int(swizzle);
-  const CUtensorMap map =
-      emu::tensor_map(base, 2, size, stride, box, unsigned(element), width, error);
-  if (!error.empty())
-    throw Error("cuTensorMapEncodeTiled refused " + std::to_string(rows) + "x" +
-                std::to_string(cols) + " elements: " + error);
-  return map;
+  return tensor_map(base, {cols, rows}, {ld}, {box_cols, box_rows}, swizzle, type);
 }
 
 }  // namespace gpu

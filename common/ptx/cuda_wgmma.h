@@ -13,14 +13,27 @@ enum class Major { k, mn };  // which index of an operand is contiguous in share
   "+f"(acc[i]), "+f"(acc[i + 1]), "+f"(acc[i + 2]), "+f"(acc[i + 3]), "+f"(acc[i + 4]),      \
       "+f"(acc[i + 5]), "+f"(acc[i + 6]), "+f"(acc[i + 7])
 #define R32(i) R8(i), R8(i + 8), R8(i + 16), R8(i + 24)
+#define P0 \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, " \
+  "%17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define P32 \
+  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, " \
+  "%47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, " \
+  "%62, %63"
+#define P64 \
+  "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, " \
+  "%79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, " \
+  "%94, %95"
+#define P96 \
+  "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, " \
+  "%109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, " \
+  "%121, %122, %123, %124, %125, %126, %127"
 
 template <Major MAJOR_A, Major MAJOR_B>
 PTX_FN void wgmma_m64n64k16_f16(float (&acc)[32], uint64_t desc_a, uint64_t desc_b, int scale_d) {
   asm volatile(
       "{ .reg .pred p; setp.ne.b32 p, %34, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "
-      "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" P0
       "}, %32, %33, p, 1, 1, %35, %36; }"
       : R32(0)
       : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
@@ -30,11 +43,7 @@ template <Major MAJOR_A, Major MAJOR_B>
 PTX_FN void wgmma_m64n128k16_f16(float (&acc)[64], uint64_t desc_a, uint64_t desc_b, int scale_d) {
   asm volatile(
       "{ .reg .pred p; setp.ne.b32 p, %66, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "
-      "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, "
-      "%34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, "
-      "%50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" P0 ", " P32
       "}, %64, %65, p, 1, 1, %67, %68; }"
       : R32(0), R32(32)
       : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
@@ -44,13 +53,7 @@ template <Major MAJOR_A, Major MAJOR_B>
 PTX_FN void wgmma_m64n192k16_f16(float (&acc)[96], uint64_t desc_a, uint64_t desc_b, int scale_d) {
   asm volatile(
       "{ .reg .pred p; setp.ne.b32 p, %98, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n192k16.f32.f16.f16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "
-      "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, "
-      "%34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, "
-      "%50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, "
-      "%66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, "
-      "%82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+      "wgmma.mma_async.sync.aligned.m64n192k16.f32.f16.f16 {" P0 ", " P32 ", " P64
       "}, %96, %97, p, 1, 1, %99, %100; }"
       : R32(0), R32(32), R32(64)
       : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
@@ -60,16 +63,48 @@ template <Major MAJOR_A, Major MAJOR_B>
 PTX_FN void wgmma_m64n256k16_f16(float (&acc)[128], uint64_t desc_a, uint64_t desc_b, int scale_d) {
   asm volatile(
       "{ .reg .pred p; setp.ne.b32 p, %130, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "
-      "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, "
-      "%34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, "
-      "%50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, "
-      "%66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, "
-      "%82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, "
-      "%98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
-      "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, "
-      "%125, %126, %127"
+      "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {" P0 ", " P32 ", " P64 ", " P96
+      "}, %128, %129, p, 1, 1, %131, %132; }"
+      : R32(0), R32(32), R32(64), R32(96)
+      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
+      : "memory");
+}
+template <Major MAJOR_A, Major MAJOR_B>
+PTX_FN void wgmma_m64n64k16_bf16(float (&acc)[32], uint64_t desc_a, uint64_t desc_b, int scale_d) {
+  asm volatile(
+      "{ .reg .pred p; setp.ne.b32 p, %34, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" P0
+      "}, %32, %33, p, 1, 1, %35, %36; }"
+      : R32(0)
+      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
+      : "memory");
+}
+template <Major MAJOR_A, Major MAJOR_B>
+PTX_FN void wgmma_m64n128k16_bf16(float (&acc)[64], uint64_t desc_a, uint64_t desc_b, int scale_d) {
+  asm volatile(
+      "{ .reg .pred p; setp.ne.b32 p, %66, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" P0 ", " P32
+      "}, %64, %65, p, 1, 1, %67, %68; }"
+      : R32(0), R32(32)
+      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
+      : "memory");
+}
+template <Major MAJOR_A, Major MAJOR_B>
+PTX_FN void wgmma_m64n192k16_bf16(float (&acc)[96], uint64_t desc_a, uint64_t desc_b, int scale_d) {
+  asm volatile(
+      "{ .reg .pred p; setp.ne.b32 p, %98, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 {" P0 ", " P32 ", " P64
+      "}, %96, %97, p, 1, 1, %99, %100; }"
+      : R32(0), R32(32), R32(64)
+      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
+      : "memory");
+}
+template <Major MAJOR_A, Major MAJOR_B>
+PTX_FN void wgmma_m64n256k16_bf16(float (&acc)[128], uint64_t desc_a, uint64_t desc_b,
+                                  int scale_d) {
+  asm volatile(
+      "{ .reg .pred p; setp.ne.b32 p, %130, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {" P0 ", " P32 ", " P64 ", " P96
       "}, %128, %129, p, 1, 1, %131, %132; }"
       : R32(0), R32(32), R32(64), R32(96)
       : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
@@ -78,5 +113,9 @@ PTX_FN void wgmma_m64n256k16_f16(float (&acc)[128], uint64_t desc_a, uint64_t de
 
 #undef R32
 #undef R8
+#undef P0
+#undef P32
+#undef P64
+#undef P96
 
 }  // namespace ptx

@@ -12,6 +12,12 @@ enum class Major { k, mn };
                               int scale_d, EMU_HERE) {                                       \
     emu::wgmma(acc, N, nullptr, desc_a, desc_b, scale_d != 0, MAJOR_A == Major::mn,          \
                MAJOR_B == Major::mn, false, here);                                           \
+  }                                                                                          \
+  template <Major MAJOR_A, Major MAJOR_B>                                                    \
+  void wgmma_m64n##N##k16_bf16(float (&acc)[N / 2], uint64_t desc_a, uint64_t desc_b,        \
+                               int scale_d, EMU_HERE) {                                      \
+    emu::wgmma(acc, N, nullptr, desc_a, desc_b, scale_d != 0, MAJOR_A == Major::mn,          \
+               MAJOR_B == Major::mn, true, here);                                            \
   }
 EMU_WGMMA(64) EMU_WGMMA(128) EMU_WGMMA(192) EMU_WGMMA(256)
 #undef EMU_WGMMA

@@ -72,6 +72,24 @@ void flag_add(int* flag, int value, bool release_it, Loc here) {
   trace("flag raised", uintptr_t(flag), site(here));
 }
 
+/// Acquires and releases. A mutant does neither; left out, it would do other work than asked for.
+int flag_atomic(int* flag, const std::function<int(int)>& update, const char* what, Loc here) {
+  const bool orders = mutated(what, here) == Mutation::none;
+  poll(what, here);
+  int old;
+  const Clock before = self->acquired_by_fence;
+  atomic_read(&old, flag, sizeof old, here);
+  self->acquired_by_fence = before;
+  if (orders) {
+    acquire(self, released_to(uintptr_t(flag)));
+    release_to(uintptr_t(flag), everything_up_to_now());
+  }
+  const int fresh = update(old);
+  atomic_write(flag, &fresh, sizeof fresh, here);
+  trace("flag updated", uintptr_t(flag), site(here));
+  return old;
+}
+
 void flag_wait(const int* flag, int at_least, Loc here) {
   const Mutation m = mutated("wait_until", here, true);
   if (m == Mutation::skip) return;
