@@ -1,0 +1,290 @@
+// The kernels of a transformer block that are not GEMMs of the ladder, each a few lines: what a
+// framework launches one by one. Rows are tokens; all matrices are FP16 and row-major.
+//
+// Programmatic dependent launch: every kernel here lets its successor start at once (start_next)
+// and touches nothing that a predecessor reads or writes before wait_for_previous. That returns
+// when the kernel before has completed, which has itself waited for the one before it. So all that
+// came earlier is visible, and what is overwritten has been read. Launched the ordinary way, both
+// calls do nothing.
+#pragma once
+#include "common/harness/experiment.h"
+
+namespace block {
+
+// The base model of "Attention Is All You Need": 12 D^2 weights in a block.
+constexpr int D = 512, HEADS = 8, HEAD = D / HEADS, MLP = 4 * D;
+constexpr int T = 64;  // tokens of a sequence
+
+__device__ inline void start_next() { cudaTriggerProgrammaticLaunchCompletion(); }
+__device__ inline void wait_for_previous() { cudaGridDependencySynchronize(); }
+
+/// When the first warp of a kernel began and the last one ended, for the picture. All zero before.
+struct Stamp {
+  unsigned long long not_begin, end;  // ~begin, so that both are maxima
+};
+/// Writes the stamp, if there is one, from its construction to its end.
+class Stamped {
+ public:
+  __device__ explicit Stamped(Stamp* stamp) : stamp_(threadIdx.x % 32 ? nullptr : stamp) {
+    if (stamp_) atomicMax(&stamp_->not_begin, ~static_cast<unsigned long long>(now()));
+  }
+  __device__ ~Stamped() {
+    if (stamp_) atomicMax(&stamp_->end, static_cast<unsigned long long>(now()));
+  }
+
+ private:
+  __device__ static uint64_t now() { return harness::globaltimer(); }
+  Stamp* stamp_;
+};
+
+// ---- rows and elements --------------------------------------------------------------------------
+
+constexpr int ROWS = 4;  // rows of a CTA, a warp each
+constexpr int ELEMENT_THREADS = 256;
+
+struct alignas(16) Half8 {
+  half2 pair[4];
+};
+
+__device__ inline float warp_sum(float x) {
+  for (int lanes = 16; lanes > 0; lanes /= 2) x += __shfl_xor_sync(~0u, x, lanes);
+  return x;
+}
+__device__ inline float warp_max(float x) {
+  for (int lanes = 16; lanes > 0; lanes /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, lanes));
+  return x;
+}
+
+/// out = (x - mean) / sqrt(variance + 1e-5) * gain + shift, along rows of D.
+__global__ void __launch_bounds__(32 * ROWS)
+    layer_norm(const half* x, const half* gain, const half* shift, half* out, int rows, Stamp* at) {
+  const Stamped stamped(at);
+  start_next();
+  constexpr int EIGHTS = D / 8 / 32;  // of a lane
+  const int row = blockIdx.x * ROWS + threadIdx.x / 32, lane_id = threadIdx.x % 32;
+  Half8 g[EIGHTS], s[EIGHTS];  // weights: nobody writes them, so they come before the wait
+  for (int i = 0; i < EIGHTS; ++i) {
+    g[i] = reinterpret_cast<const Half8*>(gain)[i * 32 + lane_id];
+    s[i] = reinterpret_cast<const Half8*>(shift)[i * 32 + lane_id];
+  }
+  wait_for_previous();
+  if (row >= rows) return;
+  float2 v[EIGHTS][4];
+  float sum = 0, squares = 0;
+  for (int i = 0; i < EIGHTS; ++i) {
+    const Half8 loaded = reinterpret_cast<const Half8*>(x + int64_t(row) * D)[i * 32 + lane_id];
+    for (int j = 0; j < 4; ++j) {
+      v[i][j] = __half22float2(loaded.pair[j]);
+      sum += v[i][j].x + v[i][j].y;
+    }
+  }
+  const float mean = warp_sum(sum) / D;
+  for (auto& eight : v)
+    for (float2& p : eight) {
+      p.x -= mean, p.y -= mean;
+      squares += p.x * p.x + p.y * p.y;
+    }
+  const float scale = rsqrtf(warp_sum(squares) / D + 1e-5f);
+  for (int i = 0; i < EIGHTS; ++i) {
+    Half8 result;
+    for (int j = 0; j < 4; ++j) {
+      const float2 a = __half22float2(g[i].pair[j]), b = __half22float2(s[i].pair[j]), p = v[i][j];
+      result.pair[j] = __floats2half2_rn(p.x * scale * a.x + b.x, p.y * scale * a.y + b.y);
+    }
+    reinterpret_cast<Half8*>(out + int64_t(row) * D)[i * 32 + lane_id] = result;
+  }
+}
+
+/// Softmax of rows of T scores, scaled by 1 / sqrt(HEAD), in place.
+__global__ void __launch_bounds__(32 * ROWS) softmax(half* scores, int rows, Stamp* at) {
+  static_assert(T == 64, "a lane holds two scores");
+  const Stamped stamped(at);
+  start_next();
+  const int row = blockIdx.x * ROWS + threadIdx.x / 32, lane_id = threadIdx.x % 32;
+  wait_for_previous();
+  if (row >= rows) return;
+  half2* two = reinterpret_cast<half2*>(scores + int64_t(row) * T) + lane_id;
+  float2 s = __half22float2(*two);
+  const float largest = warp_max(fmaxf(s.x, s.y)), scale = rsqrtf(float(HEAD));
+  s.x = __expf((s.x - largest) * scale), s.y = __expf((s.y - largest) * scale);
+  const float sum = warp_sum(s.x + s.y);
+  *two = __floats2half2_rn(s.x / sum, s.y / sum);
+}
+
+/// out = x + y.
+__global__ void __launch_bounds__(ELEMENT_THREADS)
+    add(const half* x, const half* y, half* out, int eights, Stamp* at) {
+  const Stamped stamped(at);
+  start_next();
+  const int i = blockIdx.x * ELEMENT_THREADS + threadIdx.x;
+  wait_for_previous();
+  if (i >= eights) return;
+  Half8 a = reinterpret_cast<const Half8*>(x)[i];
+  const Half8 b = reinterpret_cast<const Half8*>(y)[i];
+  for (int j = 0; j < 4; ++j) a.pair[j] = __hadd2(a.pair[j], b.pair[j]);
+  reinterpret_cast<Half8*>(out)[i] = a;
+}
+
+/// x = x * Phi(x), in place.
+__global__ void __launch_bounds__(ELEMENT_THREADS) gelu(half* x, int eights, Stamp* at) {
+  const Stamped stamped(at);
+  start_next();
+  const int i = blockIdx.x * ELEMENT_THREADS + threadIdx.x;
+  wait_for_previous();
+  if (i >= eights) return;
+  const auto f = [](float v) { return 0.5f * v * (1.0f + erff(v * 0.70710678f)); };
+  Half8 a = reinterpret_cast<Half8*>(x)[i];
+  for (half2& pair : a.pair) {
+    const float2 v = __half22float2(pair);
+    pair = __floats2half2_rn(f(v.x), f(v.y));
+  }
+  reinterpret_cast<Half8*>(x)[i] = a;
+}
+
+// ---- small products -----------------------------------------------------------------------------
+
+/// A matrix for each head of each sequence: the first of them, and elements from row to row, head
+/// to head, sequence to sequence.
+struct Matrices {
+  half* data;
+  int64_t ld, head = 0, sequence = 0;
+
+  __device__ half* of(int z) const { return data + z % HEADS * head + z / HEADS * sequence; }
+};
+
+constexpr int TILE = 64;  // of M, N and K
+constexpr int WARP_TILE = 32;
+constexpr int NUM_STAGES = 4;
+constexpr int NUM_THREADS = (TILE / WARP_TILE) * (TILE / WARP_TILE) * 32;
+constexpr int STAGE = 2 * TILE * TILE;  // halves: a tile of A, a tile of B
+
+/// What B is: weights and values are [K][N], keys are [N][K]. Only weights are nobody's result.
+enum class Right { weights, values, keys };
+
+/// Where element (row, col) of a tile lies: chunk c of 16 bytes at place c ^ row (step 11).
+__device__ inline int place(int row, int col) {
+  return row * TILE + (col / 8 ^ row % 8) * 8 + col % 8;
+}
+
+/// Starts to copy a tile whose rows are `ld` apart.
+__device__ inline void load_tile_async(half* smem, const half* gmem, int64_t ld) {
+  constexpr int ROWS_AT_ONCE = NUM_THREADS / 8;
+  const int row = threadIdx.x / 8, col = threadIdx.x % 8 * 8;
+  for (int i = 0; i < TILE; i += ROWS_AT_ONCE)
+    ptx::cp_async_cg_16(smem + place(row + i, col), gmem + (row + i) * ld + col);
+}
+
+/// C = A B, all sizes multiples of 64. Step 12 with small tiles: for the heads of attention
+/// (blockIdx.z), and where the large tiles of the ladder would leave most SMs idle.
+template <Right RIGHT>
+__global__ void __launch_bounds__(NUM_THREADS)
+    small_gemm(Matrices a, Matrices b, Matrices c, int K, Stamp* at) {
+  const Stamped stamped(at);
+  start_next();
+  auto* smem = static_cast<half*>(ptx::dynamic_smem());  // [stage][A, B][64][64]
+  const int block_m = blockIdx.y * TILE, block_n = blockIdx.x * TILE;
+  const int warp_id = threadIdx.x / 32, lane_id = threadIdx.x % 32;
+  const int warp_m = warp_id / 2 * WARP_TILE, warp_n = warp_id % 2 * WARP_TILE;
+  const int num_k_tiles = K / TILE;
+  const half* A = a.of(blockIdx.z) + block_m * a.ld;
+  const half* B = b.of(blockIdx.z) + (RIGHT == Right::keys ? block_n * b.ld : block_n);
+  const auto load_a = [&](int k_tile) {
+    half* smem_a = smem + k_tile % NUM_STAGES * STAGE;
+    if (k_tile < num_k_tiles) load_tile_async(smem_a, A + k_tile * TILE, a.ld);
+  };
+  const auto load_b = [&](int k_tile) {
+    half* smem_b = smem + k_tile % NUM_STAGES * STAGE + TILE * TILE;
+    const int64_t k = int64_t(k_tile) * TILE * (RIGHT == Right::keys ? 1 : b.ld);
+    if (k_tile < num_k_tiles) load_tile_async(smem_b, B + k, b.ld);
+  };
+
+  if (RIGHT == Right::weights)  // they can come while the kernel before still runs
+    for (int k_tile = 0; k_tile < NUM_STAGES - 1; ++k_tile) load_b(k_tile);
+  wait_for_previous();
+  for (int k_tile = 0; k_tile < NUM_STAGES - 1; ++k_tile) {
+    load_a(k_tile);
+    if (RIGHT != Right::weights) load_b(k_tile);
+    ptx::cp_async_commit_group();
+  }
+  float acc[2][4][4] = {};
+  for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
+    ptx::cp_async_wait_group<NUM_STAGES - 2>();  // this tile has landed, and with the barrier
+    __syncthreads();                             // everyone's part; all have read the one before
+    load_a(k_tile + NUM_STAGES - 1);
+    load_b(k_tile + NUM_STAGES - 1);
+    ptx::cp_async_commit_group();
+    const half* smem_a = smem + k_tile % NUM_STAGES * STAGE;
+    const half* smem_b = smem_a + TILE * TILE;
+#pragma unroll
+    for (int k = 0; k < TILE; k += 16) {
+      uint32_t frag_a[2][4], frag_b[2][4];  // of 16x16 each
+      for (int i = 0; i < 2; ++i) {
+        const int m = warp_m + i * 16 + lane_id % 16, n = warp_n + i * 16;
+        ptx::ldmatrix_x4(frag_a[i], smem_a + place(m, k + lane_id / 16 * 8));
+        if (RIGHT == Right::keys)
+          ptx::ldmatrix_x4(frag_b[i], smem_b + place(n + lane_id / 16 * 8 + lane_id % 8,
+                                                     k + lane_id / 8 % 2 * 8));
+        else
+          ptx::ldmatrix_x4_trans(frag_b[i],
+                                 smem_b + place(k + lane_id % 16, n + lane_id / 16 * 8));
+      }
+      for (int i = 0; i < 2; ++i)
+        for (int j = 0; j < 4; ++j) {
+          const uint32_t(&of_16)[4] = frag_b[j / 2];
+          const uint32_t of_8[2] = {of_16[j % 2 * 2], of_16[j % 2 * 2 + 1]};
+          ptx::mma_m16n8k16_f16(acc[i][j], frag_a[i], of_8);
+        }
+    }
+  }
+  half* C = c.of(blockIdx.z);
+  const int row = block_m + warp_m + lane_id / 4, col = block_n + warp_n + lane_id % 4 * 2;
+  for (int i = 0; i < 2; ++i)
+    for (int j = 0; j < 4; ++j)
+      for (int r = 0; r < 4; r += 2)
+        *reinterpret_cast<half2*>(&C[(row + i * 16 + r * 4) * c.ld + col + j * 8]) =
+            __floats2half2_rn(acc[i][j][r], acc[i][j][r + 1]);
+}
+
+// ---- beside the block ---------------------------------------------------------------------------
+
+__global__ void scale_and_shift(half* data, int64_t count, float scale, float shift) {
+  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < count) data[i] = __float2half(__half2float(data[i]) * scale + shift);
+}
+
+/// Does nothing for so many nanoseconds, on every SM: a kernel of a known length.
+__global__ void spin(int nanoseconds) {
+  const uint64_t begin = harness::globaltimer();
+  while (harness::globaltimer() - begin < uint64_t(nanoseconds)) {
+  }
+}
+
+/// y = 2 x, for whoever comes next.
+__global__ void __launch_bounds__(ELEMENT_THREADS)
+    produce(const float4* x, float4* y, int64_t fours, Stamp* at) {
+  const Stamped stamped(at);
+  const int64_t stride = int64_t(gridDim.x) * ELEMENT_THREADS;
+#pragma unroll 4
+  for (int64_t i = int64_t(blockIdx.x) * ELEMENT_THREADS + threadIdx.x; i < fours; i += stride) {
+    const float4 v = x[i];
+    y[i] = make_float4(2 * v.x, 2 * v.y, 2 * v.z, 2 * v.w);
+  }
+}
+
+/// The sum of each thread's part of FACTOR * y: what `produce` left (1), or both at once (2).
+template <int FACTOR>
+__global__ void __launch_bounds__(ELEMENT_THREADS)
+    consume(const float4* y, float* sums, int64_t fours, Stamp* at) {
+  const Stamped stamped(at);
+  const int64_t first = int64_t(blockIdx.x) * ELEMENT_THREADS + threadIdx.x;
+  const int64_t stride = int64_t(gridDim.x) * ELEMENT_THREADS;
+  float sum = 0;
+#pragma unroll 4
+  for (int64_t i = first; i < fours; i += stride) {
+    const float4 v = y[i];
+    sum += FACTOR * v.x + FACTOR * v.y + FACTOR * v.z + FACTOR * v.w;
+  }
+  sums[first] = sum;
+}
+
+}  // namespace block
