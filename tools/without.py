@@ -1,0 +1,158 @@
+"""Leave a part of a step out, and see what it costs: loads, HBM, the store.
+
+  ./ladder without 26                      each part of steps/26_*/without, at 8192
+  ./ladder without 26 hbm store --sizes 4096,8192 --regimes burst
+  ./ladder without 26 --record             kept in plots/results/without/, from a clean commit
+
+Such a copy computes something else, so its result is not checked; the step as it is, its base, is
+measured beside it and checked as always. The table says how many times as fast the rest is.
+notes/power.md reads one.
+"""
+import dataclasses
+import shutil
+
+from .lib import (files, options, paths, results, session, setup, sizes, source, steps, term)
+
+FOLDER = paths.BUILD / "without"
+KEPT = paths.RECORDED / "without"
+
+
+@dataclasses.dataclass
+class Part:
+    name: str
+    says: str = ""
+    edits: list = dataclasses.field(default_factory=list)  # (old, new)
+
+
+def arguments(parser):
+    parser.add_argument("step", metavar="STEP")
+    parser.add_argument("parts", nargs="*", metavar="PART", help="all, if none is named")
+    options.add_sizes(parser, "8192")
+    options.add_regimes(parser)
+    options.add_out(parser)
+    options.add_limit(parser)
+    parser.add_argument("--record", action="store_true",
+                        help="keep the results in plots/results/without/")
+    parser.add_argument("--commit", help="as ./ladder record")
+
+
+def main(args):
+    step = steps.one(args.step)
+    known = parts_of(step)
+    for name in args.parts:
+        if name not in [part.name for part in known]:
+            raise term.UserError(f"{step.id} has no part '{name}'; it has "
+                                 + ", ".join(part.name for part in known))
+    chosen = [part for part in known if not args.parts or part.name in args.parts]
+    size_list, regimes = options.size_list(args.sizes), options.regimes(args.regimes)
+    gpu = options.need_gpu()
+    commit = (source.recordable(args.commit), False) if args.record else None
+    target = files.writable_folder(args.out) / f"without-{step.id}.json"
+    if args.record:
+        folder = files.writable_folder(KEPT / results.file_of(gpu.name).split(".")[0])
+        target = folder / f"{step.id}.json"
+    ready = setup.ready()
+    options.choose_device("gpu", ready)
+    if not step.runs_on(ready.gpu.sm):
+        raise term.UserError(f"{step.id} {step.why_not(ready.gpu.sm)}")
+    names = write_copies(step, chosen)
+    copies = [copy for copy in steps.everything(FOLDER) if copy.id in names]
+    copies.sort(key=lambda copy: list(names).index(copy.id))
+    before = results.load(target) if args.record and target.exists() else None
+
+    def keep(run):
+        kept = run.children
+        if before and not results.same_method(before.context, kept[0].context):
+            kept = kept[:1] + [before] + kept  # the first one's context, the last one's rows
+        results.save(results.merge(kept), target)
+
+    run = session.Session(ready, copies, size_list, regimes, args.time_limit, commit=commit,
+                          after_each=keep, extra_steps=FOLDER, names=names)
+    code = run.run()
+    session.tell_failures(run)
+    term.say(f"x before: against {step.id} as it is", term.DIM)
+    if run.children:
+        term.say(paths.shown(target) + ("; now ./ladder readme shows it" if args.record else ""))
+    return code
+
+
+def parts_of(step):
+    """What the step's file `without` names, each edit checked against the kernel."""
+    file = step.folder / "without"
+    if not file.is_file():
+        have = " ".join(s.id[:2] for s in steps.everything() if (s.folder / "without").is_file())
+        raise term.UserError(f"{step.id} has no file 'without'; these have one: {have}")
+    return parse(file.read_text(encoding="utf-8"), step.kernel.read_text(encoding="utf-8"),
+                 paths.shown(file))
+
+
+def parse(text, kernel, where):
+    found, old = [], None
+    for number, line in enumerate(text.splitlines(), 1):
+        key, _, value = line.partition(" ")
+        fits = True
+        if not line or key == "#":
+            continue
+        if key == "without:":
+            found.append(Part(value))
+        elif not found:
+            fits = False
+        elif key == "says:":
+            found[-1].says = value
+        elif key == "-" and old is None and kernel.count(value) == 1:
+            old = value
+        elif key == "+" and old is not None:
+            found[-1].edits.append((old, value))
+            old = None
+        else:
+            fits = False
+        if not fits:
+            raise term.UserError(f"{where}:{number}: '{line}': without:, says:, or '- old' that is "
+                                 "in the kernel exactly once, then '+ new'")
+    if not found or old is not None or not all(p.says and p.edits for p in found):
+        raise term.UserError(f"{where}: every part needs says: and at least one '- old', '+ new'")
+    return found
+
+
+def left_out(kernel, part):
+    for old, new in part.edits:
+        kernel = kernel.replace(old, new)
+    return kernel
+
+
+def write_copies(step, parts):
+    """{id of the copy: what to call it}; each folder a whole step whose base is the original. The
+    harness does not check a step with '-without-' in its name."""
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    kernel = step.kernel.read_text(encoding="utf-8")
+    names = {}
+    for part in parts:
+        copy = f"{step.id}-without-{part.name}"
+        folder = FOLDER / copy
+        folder.mkdir(parents=True)
+        for header in step.folder.glob("*.h"):
+            shutil.copy(header, folder)
+        text = left_out(kernel, part).replace(f"// base: {step.base}\n", f"// base: {step.id}\n", 1)
+        files.write_text(folder / "kernel.cu", text)
+        names[copy] = f"without {part.name}"
+    return names
+
+
+def table(step, data):
+    """Markdown: TFLOPS of the rest and times the step as it is, for each size and regime."""
+    parts = parts_of(step)
+    columns = sorted({(row.size, row.regime) for row in data.rows.values()
+                      if "-without-" in row.subject}, key=lambda c: (sizes.flops(c[0]), c[1]))
+    lines = ["| left out | " + " | ".join(f"{sizes.short(size)} {regime}: TFLOPS | × as it is"
+                                          for size, regime in columns) + " |",
+             "|---|" + "---|---|" * len(columns)]
+    for part in parts:
+        cells = []
+        for size, regime in columns:
+            row = data.find(f"{step.id}-without-{part.name}", size, regime)
+            ratio, spread = (row.get("vs_previous"), row.half_range("vs_previous")) if row else (
+                None, None)
+            cells += [f"{row.get('tflops'):.0f}" if row else "–",
+                      "–" if ratio is None else f"{ratio:.3f} ± {spread or 0:.3f}"]
+        lines.append(f"| {part.says} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
