@@ -23,8 +23,8 @@ constexpr int NUM_THREADS = (NUM_CONSUMERS + 1) * 128;  // and a producer: it gi
 constexpr int NUM_STAGES = 4;
 constexpr int GROUP_M = 4;  // rasterization: clusters along M before the next column
 constexpr uint16_t ALL_CTAS = (1 << CLUSTER_M) - 1;
-constexpr int PACE = 8;        // k tiles between two looks at the others
-constexpr int SLACK = 2;       // looks that a cluster may be ahead of the mean
+constexpr int PACE = 4;        // k tiles between two looks at the others
+constexpr int SLACK = 0;       // looks that a cluster may be ahead of the mean
 constexpr int MAX_POLLS = 32;  // then it goes on: nothing but speed depends on the pace
 static_assert(BLOCK_M == NUM_CONSUMERS * WG_M, "each consumer takes 128 rows, two slabs of wgmma");
 static_assert(BLOCK_N == 192, "the multiplication below is m64n192k16");
