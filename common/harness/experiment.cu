@@ -52,6 +52,10 @@ Contender make_contender(const Setup& setup, const Variant& variant, gpu::Stream
   return contender;
 }
 
+bool is_floor(const Setup& setup, const Variant& variant) {
+  return std::find(setup.floor.begin(), setup.floor.end(), variant.name) != setup.floor.end();
+}
+
 class Measurement {
  public:
   Measurement(const Program& program, const Peers& peers, const Nvml& nvml, std::string workload,
@@ -65,8 +69,7 @@ class Measurement {
   /// Runs every variant once. "", or which is wrong and how.
   std::string check() {
     for (size_t i = 0; i < contenders_.size(); ++i) {
-      setup_.poison();
-      gpu::synchronize();
+      poison(i);
       contenders_[i].launch(0, stopwatch_.stream());
       gpu::synchronize();
       if (std::string wrong = verdict(i, 0); !wrong.empty()) return wrong;
@@ -86,10 +89,7 @@ class Measurement {
       std::shuffle(order.begin(), order.end(), random_);
       for (size_t i : order) {
         const bool last = round == setup_.rounds - 1;
-        if (last) {
-          setup_.poison();
-          gpu::synchronize();
-        }
+        if (last) poison(i);
         seconds[i].push_back(block(contenders_[i]));
         counters[i].push_back(alone(contenders_[i]));
         if (setup_.variants[i].measured)
@@ -142,6 +142,11 @@ class Measurement {
   }
 
  private:
+  void poison(size_t i) {
+    if (setup_.variants[i].checked && setup_.poison) setup_.poison();
+    gpu::synchronize();
+  }
+
   std::string verdict(size_t i, int set) {
     if (!setup_.variants[i].checked || !setup_.check) return "";
     std::string wrong = setup_.check(set);
@@ -189,13 +194,23 @@ class Measurement {
       c["time_us"] = t * 1e6;
       c["vs_first"] = seconds[0][round] / t;
       if (variant.checked && setup_.flop > 0) c["tflops"] = setup_.flop / t * 1e-12;
-      if (variant.checked && setup_.bytes > 0) c["gb_per_s"] = setup_.bytes / t * 1e-9;
+      const double bytes = variant.bytes > 0 ? variant.bytes : variant.checked ? setup_.bytes : 0;
+      if (bytes > 0) c["gb_per_s"] = bytes / t * 1e-9;
+      if (!setup_.floor.empty() && variant.checked) c["pct_floor"] = 100 * floor(seconds, round) / t;
       if (seen.count > 0 && seen.sum.power_w >= 0) c["power_w"] = seen.sum.power_w / seen.count;
       if (seen.count > 0 && seen.sum.sm_mhz >= 0)
         c["sm_clock_nvml_mhz"] = seen.sum.sm_mhz / seen.count;
       for (const auto& [name, value] : variant.counters) c[name] = value;
     }
     return {program_.step + "/" + workload_ + "/" + variant.name, seconds[i], counters};
+  }
+
+  double floor(const std::vector<std::vector<double>>& seconds, size_t round) const {
+    double longest = 0;
+    for (size_t i = 0; i < seconds.size(); ++i)
+      if (is_floor(setup_, setup_.variants[i]))
+        longest = std::max(longest, seconds[i][round]);
+    return longest;
   }
 
   const Program& program_;
@@ -207,7 +222,7 @@ class Measurement {
   std::vector<Contender> contenders_;
 };
 
-/// Makes the workload, with the variants asked for and the first, which the others are compared to.
+/// Makes the workload, with the variants asked for and those that they are compared to.
 /// False if it has to be left out here.
 bool make_setup(const Workload& workload, const ExperimentOptions& options, const Peers& peers,
                 Setup& setup, std::vector<std::string>& left_out) {
@@ -230,7 +245,8 @@ bool make_setup(const Workload& workload, const ExperimentOptions& options, cons
   std::vector<Variant> kept;
   const std::vector<size_t> wanted = chosen(names, options.variants, "variant");
   for (size_t i = 0; i < names.size(); ++i)
-    if (i == 0 || std::find(wanted.begin(), wanted.end(), i) != wanted.end())
+    if (i == 0 || is_floor(setup, setup.variants[i]) ||
+        std::find(wanted.begin(), wanted.end(), i) != wanted.end())
       kept.push_back(setup.variants[i]);
   setup.variants = kept;
   return true;

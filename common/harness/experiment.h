@@ -73,6 +73,7 @@ struct Variant {
   bool captured = false;                // into a graph per set, which is then what is launched
   bool drawn = false;                   // one iteration goes into the file of timelines
   bool checked = true;                  // false: computes nothing that could be compared
+  double bytes = 0;                     // of one iteration, where they are not the workload's
   Counters counters;                    // constants of it: how many streams, nodes, bytes
   std::function<Counters()> measured;   // asked after each of its timed blocks
 };
@@ -87,6 +88,9 @@ struct Setup {
   double block_seconds = 0.012;   // that a block is timed for; at least one iteration
   double idle_seconds = 0.080;    // before it
   int rounds = 5;
+  /// Variants that do a part of the work alone (the copies, the products): what takes the longest
+  /// of these is a floor for the others, and pct_floor says how near they come.
+  std::vector<std::string> floor;
   std::shared_ptr<void> keep;
 };
 
