@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "common/harness/baselines.h"
+#include "common/harness/check.h"
 #include "common/harness/device.h"
 #include "common/harness/operands.h"
 #include "common/harness/reference.h"
@@ -17,12 +18,21 @@ namespace {
 const Size kSizes[] = {{1, 1, 1},    {1, 7, 3},    {5, 1, 2},      {2, 3, 1},    {63, 65, 17},
                        {64, 128, 16}, {65, 64, 15}, {127, 61, 131}, {193, 257, 1031}};
 
-/// The host's sums, each rounded once, put into C.
+/// The host's answer, every element rounded once, put into C.
 void answer_from_host(Operands& operands, const Size& s) {
-  const std::vector<double> want = reference_on_host(
-      operands.A.to_host().data(), operands.B.to_host().data(), s.M, s.N, s.K);
-  std::vector<uint16_t> C;
-  for (double sum : want) C.push_back(double_to_half(sum));
+  const auto a = operands.A.to_host(), b = operands.B.to_host();
+  std::vector<uint16_t> C = operands.C.to_host();
+  Problem host = operands.problem;
+  host.A = a.data(), host.B = b.data();
+  const Storage c = storage_c(host);
+  const Data data(operands.inputs, 2 * operands.seed, operands.planted);
+  for (int64_t batch = 0; batch < host.batch; ++batch) {
+    const std::vector<double> sums = sums_on_host(host, batch);
+    for (int64_t m = 0; m < s.M; ++m)
+      for (int64_t n = 0; n < s.N; ++n)
+        store(c.type, C.data(), c.index(batch, m, n),
+              wanted(host, data, sums[size_t(m * s.N + n)], batch, m, n).value);
+  }
   gpu::copy_to_device(operands.C.data(), C.data(), C.size() * 2);
 }
 
@@ -81,8 +91,48 @@ TEST_CASE("NaN everywhere, a missing row and a write outside are found on the de
   CHECK(operands.verdict().guard == "something was written 1 elements before the start of C");
 }
 
+TEST_CASE("both references agree on every kind of problem") {
+  const Supports all = [](const Problem&) { return std::string(); };
+  std::vector<Size> sizes = kinds_suite(all, 1e12);
+  for (const Size& s : random_problems(all, 200, 3, 1e8)) sizes.push_back(s);
+  for (const Size& s : sizes)
+    for (Inputs inputs : {Inputs::integers, Inputs::normal}) {
+      INFO(text(s) << " " << name(inputs));
+      Operands operands(s, inputs, 5, 64 << 10);
+      if (inputs == Inputs::integers && s.kind.alpha != 0) operands.plant(uint64_t(s.M + s.K));
+      answer_from_host(operands, s);
+      const double everything = 1e18;
+      CHECK(explain(operands.verdict(0), s.M, s.N, s.kind.batch) == "");
+      CHECK(operands.verdict(everything).right());
+      // One element less than right, the last: both see it, and say the same.
+      const int64_t last = operands.C.storage().index(s.kind.batch - 1, s.M - 1, s.N - 1);
+      const uint32_t big = s.kind.type_c == Type::f32 ? 0x4f000000u : 0x4700u;
+      gpu::copy_to_device(static_cast<char*>(operands.C.raw()) + last * bytes_of(s.kind.type_c),
+                          &big, size_t(bytes_of(s.kind.type_c)));
+      const Verdict device = operands.verdict(0), host = operands.verdict(everything);
+      CHECK(explain(device, s.M, s.N) == explain(host, s.M, s.N));
+    }
+}
+
+TEST_CASE("a write into a gap is found on the device") {
+  const Size s = {13, 9, 11, parse_kind("NT-bf16-batch2-padc3-gap4")};
+  Operands operands(s, Inputs::integers, 5, 64 << 10);
+  answer_from_host(operands, s);
+  CHECK(operands.verdict().right());
+  set(operands, 12 + 9, 0);
+  CHECK(operands.verdict().guard ==
+        "something was written behind row 1 of C, 1 elements into the gap before the next row");
+  set(operands, 12 + 9, 0xffff);
+  set(operands, 12 * 12 + 9 + 2, 0);
+  CHECK(operands.verdict().guard == "something was written between the matrices of the batch of C");
+}
+
 TEST_CASE("cuBLAS, as it is called here, agrees with the host") {
-  for (const Size& s : {Size{72, 136, 264}, Size{8, 24, 16}, Size{127, 61, 131}}) {
+  std::vector<Size> sizes = {{72, 136, 264}, {8, 24, 16}, {127, 61, 131}};
+  for (const char* kind : {"NT", "TN", "TT", "NT-bf16", "TN-bf16-f32", "NN-f16-f32", "NN-batch3",
+                           "NT-bf16-batch2-gap8", "TT-pada8-padb16-padc8", "TN-batch3-sharedb"})
+    sizes.push_back({72, 136, 264, parse_kind(kind)});
+  for (const Size& s : sizes) {
     INFO(text(s));
     Operands operands(s, Inputs::integers, 5, 0);
     const Nvml nvml(gpu_info().pci);

@@ -53,8 +53,8 @@ TEST_CASE("commands and flags") {
   CHECK(parse_options({"trust"}).trials == 20);
 
   CHECK(refusal({}) != "");
-  CHECK(refusal({"measure"}) == "unknown command \"measure\": check, bench, ceilings, trust or "
-                                "describe");
+  CHECK(refusal({"measure"}) == "unknown command \"measure\": check, bench, tune, ceilings, trust "
+                                "or describe");
   CHECK(refusal({"check", "--size", "64"}) == "check knows no \"--size\"");
   CHECK(refusal({"check", "--sizes"}) == "--sizes needs a value");
   CHECK(refusal({"check", "64"}) == "check knows no \"64\"");

@@ -1,9 +1,9 @@
 #include "common/harness/baselines.h"
 
+#include "common/harness/kind.h"
+
 #include <cublasLt.h>
 #include <cublas_v2.h>
-
-#include <algorithm>
 
 namespace harness {
 namespace {
@@ -14,7 +14,17 @@ void check(cublasStatus_t status, const char* call) {
 }
 #define CUBLAS_CHECK(call) check((call), #call)
 
-const float kOne = 1, kZero = 0;
+const float kOne = 1;
+
+cudaDataType_t data_type(Type type) {
+  return type == Type::f16 ? CUDA_R_16F : type == Type::bf16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+/// A row-major matrix is, to cuBLAS, the transpose of what it wants, and so is C: nothing is to be
+/// done. A column-major one must be transposed.
+cublasOperation_t operation_of(Layout layout) {
+  return layout == Layout::row_major ? CUBLAS_OP_N : CUBLAS_OP_T;
+}
 
 __global__ void widen(const __half* from, float* to, int64_t count) {
   const int64_t stride = int64_t(gridDim.x) * blockDim.x;
@@ -25,7 +35,7 @@ __global__ void widen(const __half* from, float* to, int64_t count) {
 }  // namespace
 
 // cuBLAS is column-major: our row-major C = A B is its C^T = B^T A^T, so B comes first, and the
-// sizes are N, M, K. Nothing is transposed.
+// sizes are N, M, K. With row-major A and B nothing is transposed.
 struct Baselines::Impl {
   gpu::Stream stream;
   std::vector<Problem> problems;
@@ -46,7 +56,7 @@ struct Baselines::Impl {
   }
   void lt_gemm(const cublasLtMatmulAlgo_t& algorithm, int set) const {
     const Problem& p = problems[size_t(set)];
-    CUBLAS_CHECK(cublasLtMatmul(lt, operation, &kOne, p.B, b, p.A, a, &kZero, p.C, c, p.C, c,
+    CUBLAS_CHECK(cublasLtMatmul(lt, operation, &p.alpha, p.B, b, p.A, a, &p.beta, p.C, c, p.C, c,
                                 &algorithm, workspace.get(), kWorkspace, stream));
   }
 };
@@ -59,12 +69,25 @@ Baselines::Baselines(gpu::Stream stream, const std::vector<Problem>& problems)
   CUBLAS_CHECK(cublasSetWorkspace(impl_->handle, impl_->workspace.get(), kWorkspace));
   CUBLAS_CHECK(cublasLtCreate(&impl_->lt));
   CUBLAS_CHECK(cublasLtMatmulDescCreate(&impl_->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F));
-  const auto layout = [](cublasLtMatrixLayout_t* made, int64_t rows, int64_t cols, int64_t ld) {
-    CUBLAS_CHECK(cublasLtMatrixLayoutCreate(made, CUDA_R_16F, uint64_t(rows), uint64_t(cols), ld));
+  const cublasOperation_t op_a = operation_of(p.layout_a), op_b = operation_of(p.layout_b);
+  CUBLAS_CHECK(cublasLtMatmulDescSetAttribute(impl_->operation, CUBLASLT_MATMUL_DESC_TRANSA, &op_b,
+                                              sizeof op_b));
+  CUBLAS_CHECK(cublasLtMatmulDescSetAttribute(impl_->operation, CUBLASLT_MATMUL_DESC_TRANSB, &op_a,
+                                              sizeof op_a));
+  const auto layout = [&](cublasLtMatrixLayout_t* made, const Storage& s) {
+    // Column-major: `inner` elements lie together, `outer` times.
+    CUBLAS_CHECK(cublasLtMatrixLayoutCreate(made, data_type(s.type), uint64_t(s.inner),
+                                            uint64_t(s.outer), s.ld));
+    const int32_t batch = int32_t(s.batch);
+    if (batch == 1) return;
+    CUBLAS_CHECK(cublasLtMatrixLayoutSetAttribute(*made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
+                                                  sizeof batch));
+    CUBLAS_CHECK(cublasLtMatrixLayoutSetAttribute(
+        *made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &s.stride, sizeof s.stride));
   };
-  layout(&impl_->b, p.N, p.K, p.ldb);
-  layout(&impl_->a, p.K, p.M, p.lda);
-  layout(&impl_->c, p.N, p.M, p.ldc);
+  layout(&impl_->b, storage_b(p));
+  layout(&impl_->a, storage_a(p));
+  layout(&impl_->c, storage_c(p));
 }
 
 Baselines::~Baselines() = default;
@@ -82,10 +105,19 @@ Contender Baselines::default_gemm() const {
   contender.name = "cublas_default";
   contender.launch = [impl = impl_](int set, gpu::Stream) {
     const Problem& p = impl->problems[size_t(set)];
-    CUBLAS_CHECK(cublasGemmEx(impl->handle, CUBLAS_OP_N, CUBLAS_OP_N, int(p.N), int(p.M), int(p.K),
-                              &kOne, p.B, CUDA_R_16F, int(p.ldb), p.A, CUDA_R_16F, int(p.lda),
-                              &kZero, p.C, CUDA_R_16F, int(p.ldc), CUBLAS_COMPUTE_32F,
-                              CUBLAS_GEMM_DEFAULT));
+    const cudaDataType_t in = data_type(p.type_ab), out = data_type(p.type_c);
+    const cublasOperation_t op_a = operation_of(p.layout_a), op_b = operation_of(p.layout_b);
+    const int M = int(p.M), N = int(p.N), K = int(p.K);
+    const int lda = int(p.lda), ldb = int(p.ldb), ldc = int(p.ldc);
+    if (p.batch == 1)
+      CUBLAS_CHECK(cublasGemmEx(impl->handle, op_b, op_a, N, M, K, &p.alpha, p.B, in, ldb, p.A, in,
+                                lda, &p.beta, p.C, out, ldc, CUBLAS_COMPUTE_32F,
+                                CUBLAS_GEMM_DEFAULT));
+    else
+      CUBLAS_CHECK(cublasGemmStridedBatchedEx(
+          impl->handle, op_b, op_a, N, M, K, &p.alpha, p.B, in, ldb, p.stride_b, p.A, in, lda,
+          p.stride_a, &p.beta, p.C, out, ldc, p.stride_c, int(p.batch), CUBLAS_COMPUTE_32F,
+          CUBLAS_GEMM_DEFAULT));
   };
   return contender;
 }
@@ -103,11 +135,7 @@ Contender Baselines::best_gemm(Stopwatch& stopwatch, Regime regime) const {
       &count);
   cublasLtMatmulPreferenceDestroy(preference);
   CUBLAS_CHECK(status);
-  struct Candidate {
-    Contender contender;
-    double seconds;  // the shortest seen
-  };
-  std::vector<Candidate> candidates;
+  std::vector<Contender> candidates;
   for (int i = 0; i < count; ++i) {
     if (proposed[i].state != CUBLAS_STATUS_SUCCESS) continue;
     Contender contender;
@@ -116,27 +144,10 @@ Contender Baselines::best_gemm(Stopwatch& stopwatch, Regime regime) const {
       impl->lt_gemm(algorithm, set);
     };
     stopwatch.calibrate(contender);
-    candidates.push_back({contender, 0});
+    candidates.push_back(contender);
   }
   if (candidates.empty()) throw gpu::Error("cublasLtMatmulAlgoGetHeuristic proposes nothing");
-  // A glance at each, then two longer ones at the three fastest.
-  const bool burst = regime == Regime::burst;
-  const auto look = [&](double rest, double warm_up, double timed) {
-    for (auto& [contender, best] : candidates)
-      best = std::min(best, stopwatch.glance(contender, burst ? rest : 0, warm_up, timed));
-  };
-  const auto keep = [&](size_t few) {
-    std::sort(candidates.begin(), candidates.end(),
-              [](const Candidate& x, const Candidate& y) { return x.seconds < y.seconds; });
-    candidates.resize(std::min(candidates.size(), few));
-    for (Candidate& candidate : candidates) candidate.seconds = 1e30;
-  };
-  keep(16);
-  look(0.005, burst ? 0.0005 : 0.005, burst ? 0.004 : 0.020);
-  keep(3);
-  for (int i = 0; i < 2; ++i) look(0.050, burst ? 0.0005 : 0.020, burst ? 0.012 : 0.060);
-  keep(1);
-  return candidates[0].contender;
+  return candidates[rank(stopwatch, regime, candidates)[0].first];
 }
 
 double Baselines::fp32_bytes(const Problem& p, size_t sets) {
@@ -162,7 +173,7 @@ Contender Baselines::fp32_gemm() {
     const Problem& q = impl->problems[size_t(set)];
     CUBLAS_CHECK(cublasSgemm(impl->handle, CUBLAS_OP_N, CUBLAS_OP_N, int(q.N), int(q.M), int(q.K),
                              &kOne, impl->b32[size_t(set)]->get<float>(), int(q.N),
-                             impl->a32[size_t(set)]->get<float>(), int(q.K), &kZero,
+                             impl->a32[size_t(set)]->get<float>(), int(q.K), &q.beta,
                              impl->c32->get<float>(), int(q.N)));
   };
   return contender;

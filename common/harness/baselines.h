@@ -1,4 +1,5 @@
-// cuBLAS on the same problem: same types, same accumulator, 64 MiB of workspace. GPU builds only.
+// cuBLAS on the same problem: same layouts, types, batch and accumulator, 64 MiB of workspace. GPU
+// builds only.
 #pragma once
 #include <vector>
 
@@ -10,11 +11,12 @@ namespace harness {
 /// Every problem is one input set of the same size; what is returned rotates among them.
 class Baselines {
  public:
+  /// Throws gpu::Error for types that cuBLAS does not combine (f16 in, bf16 out).
   Baselines(gpu::Stream stream, const std::vector<Problem>& problems);
   ~Baselines();
   Baselines(const Baselines&) = delete;
 
-  /// cublasGemmEx with its default heuristic.
+  /// cublasGemmEx with its default heuristic, or cublasGemmStridedBatchedEx.
   Contender default_gemm() const;
   /// The fastest in this regime of the algorithms that cublasLt proposes when asked for 16.
   Contender best_gemm(Stopwatch& stopwatch, Regime regime) const;

@@ -43,10 +43,11 @@ void measure_regime(const Program& program, Session& s, Regime regime, double pe
   };
   if (!fits(s.step)) return;
   const auto start = std::chrono::steady_clock::now();
-  Contender best = s.baselines->best_gemm(*s.stopwatch, regime);
+  Contender best;
+  if (s.baselines) best = s.baselines->best_gemm(*s.stopwatch, regime);
   const std::chrono::duration<double> chosen_in = std::chrono::steady_clock::now() - start;
   if (regime == Regime::sustained)  // the choice, too, was under load
-    s.stopwatch->load(s.cublas_default, kSustainedLoad - chosen_in.count());
+    s.stopwatch->load(s.baselines ? s.cublas_default : s.step, kSustainedLoad - chosen_in.count());
   best.flop = s.cublas_default.flop = s.cublas_fp32.flop = s.flop;
   std::vector<Contender*> contenders = {&s.step};
   for (Contender* c : {&s.base, &s.cublas_default, &best, &s.cublas_fp32, &s.ceiling_contender})
@@ -102,7 +103,7 @@ bool has_regime(const Options& options, const char* regime) {
 std::string bench_size(const Program& program, const Options& options, const Size& size,
                        const Nvml& nvml, std::vector<Row>& rows,
                        std::vector<std::string>& left_out) {
-  Session session(program, size, nvml);
+  Session session(program, size, nvml, options.against);
   std::string wrong = session.wrong();
   if (!wrong.empty()) return wrong;
   printf("%s %s checked\n", program.step.c_str(), text(size).c_str());

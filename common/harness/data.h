@@ -26,16 +26,28 @@ LADDER_HD inline uint64_t mix(uint64_t x) {
   return x ^ x >> 31;
 }
 
-/// Element `index` of a matrix of a problem with this K, as the bits of a half. Normal values may
-/// differ in the last bit between host and device (logf, cosf): compare with what is in memory.
-LADDER_HD inline uint16_t element(Inputs inputs, uint64_t seed, uint64_t index, int64_t K) {
+/// Element `index` of a matrix of a problem with this K, before it is rounded to its type. Normal
+/// values may differ in the last bit between host and device (logf, cosf): compare with what is in
+/// memory.
+LADDER_HD inline double value(Inputs inputs, uint64_t seed, uint64_t index, int64_t K) {
   const uint64_t bits = mix(mix(seed) + index);
   if (inputs == Inputs::integers) {
     const int range = integer_range(K);
-    return double_to_half(int(bits % uint64_t(2 * range + 1)) - range);
+    return int(bits % uint64_t(2 * range + 1)) - range;
   }
   const float u = float((bits >> 40) + 1) * (1.0f / 16777216), v = float(bits & 0xffffff);
-  return double_to_half(sqrtf(-2.0f * logf(u)) * cosf(v * (6.2831853f / 16777216)));
+  return sqrtf(-2.0f * logf(u)) * cosf(v * (6.2831853f / 16777216));
+}
+
+/// The same as the bits of a half.
+LADDER_HD inline uint16_t element(Inputs inputs, uint64_t seed, uint64_t index, int64_t K) {
+  return double_to_half(value(inputs, seed, index, K));
+}
+
+/// What C (where beta is not 0) and the bias hold before the launch: -8..8, of every kind of
+/// inputs, so that it need not be kept to know it afterwards.
+LADDER_HD inline double old_value(uint64_t seed, uint64_t index) {
+  return int(mix(mix(seed) + index) % 17) - 8;
 }
 
 }  // namespace harness

@@ -3,6 +3,8 @@
 #if defined(LADDER_EMULATED)
 #include "common/emulator/device.h"
 
+#include <cstring>
+
 #include "common/gpu/gpu.h"
 #include "common/harness/device.h"
 #include "common/harness/reference.h"
@@ -11,13 +13,59 @@ namespace harness {
 
 const double kHostLimit = 1e18;  // always on the host
 
-void fill(uint16_t* data, int64_t count, Inputs inputs, uint64_t seed, int64_t K) {
-  std::vector<uint16_t> host(static_cast<size_t>(count));
-  for (int64_t i = 0; i < count; ++i) host[size_t(i)] = element(inputs, seed, uint64_t(i), K);
-  gpu::copy_to_device(data, host.data(), host.size() * 2);
+void fill(void* data, int64_t count, Inputs inputs, uint64_t seed, int64_t K, Type type) {
+  fill({type, true, 1, count, count, 1, 0}, data, inputs, seed, K);
 }
 
-Verdict compare_on_device(const Problem&, Inputs, Sum) {
+namespace {
+/// Element number i of those that the matrix holds becomes of(i).
+template <class Of>
+void fill_with(const Storage& s, void* data, const Of& of) {
+  std::vector<char> host(s.bytes());
+  gpu::copy_to_host(host.data(), data, host.size());
+  const int64_t batches = s.stride ? s.batch : 1;
+  for (int64_t i = 0; i < batches * s.outer * s.inner; ++i) {
+    const int64_t run = i / s.inner;
+    const int64_t place = run / s.outer * s.stride + run % s.outer * s.ld + i % s.inner;
+    store(s.type, host.data(), place, of(i));
+  }
+  gpu::copy_to_device(data, host.data(), host.size());
+}
+}  // namespace
+
+void fill(const Storage& matrix, void* data, Inputs inputs, uint64_t seed, int64_t K) {
+  fill_with(matrix, data, [&](int64_t i) { return value(inputs, seed, uint64_t(i), K); });
+}
+
+void fill_old(const Storage& matrix, void* data, uint64_t seed) {
+  fill_with(matrix, data, [&](int64_t i) { return old_value(seed, uint64_t(i)); });
+}
+
+Damage find_damage(const Storage& s, const void* data, size_t guard) {
+  Damage damage;
+  if (guard == 0 && !s.has_gaps()) return damage;
+  const int size = bytes_of(s.type);
+  const auto poisoned = [&](int64_t position) {
+    uint32_t bits = ~0u;
+    std::memcpy(&bits, static_cast<const char*>(data) + position * size, size_t(size));
+    return bits == ~0u;
+  };
+  const int64_t count = s.count(), band = int64_t(guard) / size;
+  for (int64_t i = 1; i <= band && !damage.after; ++i)  // from the matrix outwards
+    if (!poisoned(count + i - 1)) damage.after = i;
+  for (int64_t i = 1; i <= band && !damage.before; ++i)
+    if (!poisoned(-i)) damage.before = i;
+  for (int64_t i = 0; s.has_gaps() && i < count && damage.gap < 0; ++i)
+    if (!s.holds(i) && !poisoned(i)) damage.gap = i;
+  return damage;
+}
+
+std::shared_ptr<gpu::Buffer> take_buffer(size_t bytes, const char* name) {
+  return std::make_shared<gpu::Buffer>(bytes, name);
+}
+void use_exact_buffers() {}  // they always are
+
+Verdict compare_on_device(const Problem&, const Data&, Sum) {
   throw gpu::Error("the emulated device has no reference kernel");
 }
 
@@ -60,6 +108,7 @@ int refuse(const std::string& command) {
 }  // namespace
 int bench_command(const Program&, const Options&) { return refuse("bench"); }
 int ceilings_command(const Program&, const Options&) { return refuse("ceilings"); }
+int tune_command(const Program&, const Options&) { return refuse("tune"); }
 int trust_command(const Program&, const Options&) { return refuse("trust"); }
 
 }  // namespace harness

@@ -1,8 +1,10 @@
-// FP16 on the host and the device without CUDA's headers: the checker's own arithmetic, so that
-// no conversion is shared with the kernels it judges. Halves travel as their 16 bits.
+// FP16 and BF16 on the host and the device without CUDA's headers: the checker's own arithmetic, so
+// that no conversion is shared with the kernels it judges. Both travel as their 16 bits.
 #pragma once
 #include <cstdint>
 #include <cstring>
+
+#include "common/problem.h"
 
 #if defined(__CUDACC__)
 #define LADDER_HD __host__ __device__
@@ -46,6 +48,55 @@ LADDER_HD inline uint16_t double_to_half(double value) {
   if (rest > tie || (rest == tie && (kept & 1))) ++kept;
   // `kept` of a normal number holds its leading 1 at bit 10, which adds 1 to the exponent field.
   return uint16_t(sign | ((exponent >= -14 ? uint64_t(exponent + 14) << 10 : 0) + kept));
+}
+
+/// Value of a bfloat16: the upper half of a float's bits.
+LADDER_HD inline double bf16_to_double(uint16_t bf16) {
+  const uint32_t bits = uint32_t(bf16) << 16;
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return double(value);
+}
+
+/// Nearest bfloat16, ties to even, in one rounding. What a float would hold as a subnormal becomes
+/// zero: nothing here comes near 2^-126.
+LADDER_HD inline uint16_t double_to_bf16(double value) {
+  uint64_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  const uint16_t sign = uint16_t(bits >> 48 & 0x8000);
+  const int exponent = int(bits >> 52 & 0x7ff) - 1023;
+  const uint64_t fraction = bits & ((1ull << 52) - 1);
+  if (exponent == 1024) return uint16_t(sign | 0x7f80 | (fraction ? 0x40 : 0));
+  if (exponent > 127) return uint16_t(sign | 0x7f80);
+  if (exponent < -126) return sign;
+  uint64_t kept = fraction >> 45;  // 7 bits
+  const uint64_t rest = fraction & ((1ull << 45) - 1), tie = 1ull << 44;
+  if (rest > tie || (rest == tie && (kept & 1))) ++kept;  // a carry goes into the exponent
+  return uint16_t(sign | ((uint64_t(exponent + 127) << 7) + kept));
+}
+
+LADDER_HD inline int bytes_of(Type type) { return type == Type::f32 ? 4 : 2; }
+
+/// Element `index` of an array of this type.
+LADDER_HD inline double load(Type type, const void* data, int64_t index) {
+  if (type == Type::f32) return double(static_cast<const float*>(data)[index]);
+  const uint16_t bits = static_cast<const uint16_t*>(data)[index];
+  return type == Type::f16 ? half_to_double(bits) : bf16_to_double(bits);
+}
+
+LADDER_HD inline void store(Type type, void* data, int64_t index, double value) {
+  if (type == Type::f32)
+    static_cast<float*>(data)[index] = float(value);
+  else
+    static_cast<uint16_t*>(data)[index] =
+        type == Type::f16 ? double_to_half(value) : double_to_bf16(value);
+}
+
+/// What `value` becomes when it is stored: rounded once.
+LADDER_HD inline double rounded(Type type, double value) {
+  if (type == Type::f32) return double(float(value));
+  return type == Type::f16 ? half_to_double(double_to_half(value))
+                           : bf16_to_double(double_to_bf16(value));
 }
 
 }  // namespace harness

@@ -31,6 +31,7 @@ int main(int argc, char** argv) {
     if (options.command == "check") return check_command(program, options);
     if (options.command == "bench") return bench_command(program, options);
     if (options.command == "ceilings") return ceilings_command(program, options);
+    if (options.command == "tune") return tune_command(program, options);
     if (options.command == "trust") return trust_command(program, options);
     if (options.command == "mutate") return mutate_command(program, options);
     printf("{\"step\": %s, \"base\": %s, \"arch\": %s, \"unit\": %s, \"device\": %s}\n",

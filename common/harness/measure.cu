@@ -101,6 +101,28 @@ void Stopwatch::load(Contender& c, double seconds) {
   while (now() < end) glance(c, 0, 0, 0.05);
 }
 
+std::vector<std::pair<size_t, double>> rank(Stopwatch& stopwatch, Regime regime,
+                                            std::vector<Contender>& contenders) {
+  const bool burst = regime == Regime::burst;
+  std::vector<std::pair<size_t, double>> seen;
+  for (size_t i = 0; i < contenders.size(); ++i) seen.emplace_back(i, 1e30);
+  const auto look = [&](size_t few, double rest, double warm_up, double timed) {
+    for (size_t i = 0; i < std::min(few, seen.size()); ++i)
+      seen[i].second = std::min(seen[i].second, stopwatch.glance(contenders[seen[i].first],
+                                                                 burst ? rest : 0, warm_up, timed));
+  };
+  const auto sort = [&](size_t few) {
+    std::sort(seen.begin(), seen.begin() + std::ptrdiff_t(std::min(few, seen.size())),
+              [](const auto& x, const auto& y) { return x.second < y.second; });
+  };
+  look(seen.size(), 0.005, burst ? 0.0005 : 0.005, burst ? 0.004 : 0.020);
+  sort(seen.size());
+  for (size_t i = 0; i < std::min<size_t>(3, seen.size()); ++i) seen[i].second = 1e30;
+  for (int i = 0; i < 2; ++i) look(3, 0.050, burst ? 0.0005 : 0.020, burst ? 0.012 : 0.060);
+  sort(3);
+  return seen;
+}
+
 std::vector<std::vector<double>> run_rounds(Stopwatch& stopwatch, Regime regime,
                                             const std::vector<Contender*>& contenders,
                                             const std::function<void()>& last_round) {

@@ -68,6 +68,11 @@ class Stopwatch {
   Sampler sampler_;
 };
 
+/// Looks at all contenders: a glance at each, then two longer ones at the three fastest. Returns,
+/// fastest first, {which, seconds of its best glance}.
+std::vector<std::pair<size_t, double>> rank(Stopwatch& stopwatch, Regime regime,
+                                            std::vector<Contender>& contenders);
+
 /// One sample (seconds per launch) per contender and round, [contender][round]. `last_round` is
 /// called before the last round begins.
 std::vector<std::vector<double>> run_rounds(Stopwatch& stopwatch, Regime regime,

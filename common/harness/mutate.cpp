@@ -21,7 +21,7 @@ std::vector<Size> mutation_sizes(Supports supports, const std::string& unit) {
     for (int64_t unit : {1, 8, 16, 32, 64, 128, 192, 256, 384, 512}) {
       const auto up = [&](int64_t n) { return (n + unit - 1) / unit * unit; };
       const Size size = {up(wanted.M), up(wanted.N), up(wanted.K)};
-      if (!supports(make_problem(size.M, size.N, size.K)).empty()) continue;
+      if (!supports(make_problem(size)).empty()) continue;
       sizes.push_back(size);
       break;
     }

@@ -26,20 +26,21 @@ void check_benchmark_flag(const std::string& flag) {
 
 Options parse_options(const std::vector<std::string>& arguments) {
   static const std::map<std::string, std::vector<std::string>> flags = {
-      {"check", {"--sizes", "--random", "--seed", "--json"}},
-      {"bench", {"--sizes", "--regimes", "--json", "--commit", "--dirty"}},
+      {"check", {"--sizes", "--random", "--seed", "--buffers", "--json"}},
+      {"bench", {"--sizes", "--regimes", "--against", "--json", "--commit", "--dirty"}},
+      {"tune", {"--sizes", "--regimes", "--skip", "--json"}},
       {"ceilings", {"--regimes", "--json", "--commit", "--dirty"}},
       {"trust", {"--sizes", "--trials"}},
       {"mutate", {"--sizes", "--seed"}},
       {"describe", {}}};
   Options options;
-  if (arguments.empty()) throw UsageError("a command is missing: check, bench, ceilings, trust or "
-                                          "describe");
+  if (arguments.empty()) throw UsageError("a command is missing: check, bench, tune, ceilings, "
+                                          "trust or describe");
   options.command = arguments[0];
   const auto command = flags.find(options.command);
   if (command == flags.end())
     throw UsageError("unknown command \"" + options.command +
-                     "\": check, bench, ceilings, trust or describe");
+                     "\": check, bench, tune, ceilings, trust or describe");
   for (size_t i = 1; i < arguments.size(); ++i) {
     const std::string& word = arguments[i];
     const bool benches = options.command == "bench" || options.command == "ceilings";
@@ -60,6 +61,9 @@ Options parse_options(const std::vector<std::string>& arguments) {
     if (name == "--seed") options.seed = uint64_t(parse_integer(value, name, 0, 1000000000));
     if (name == "--random") options.random = int(parse_integer(value, name, 1, 100000));
     if (name == "--trials") options.trials = int(parse_integer(value, name, 1, 1000));
+    if (name == "--buffers") options.buffers = value;
+    if (name == "--against") options.against = split(value, ',');
+    if (name == "--skip") options.skip = split(value, ',');
     if (name == "--json") options.json = value;
     if (name == "--commit") options.commit = value;
     if (name == "--dirty") options.dirty = parse_integer(value, name, 0, 1) ? "1" : "0";
@@ -68,9 +72,15 @@ Options parse_options(const std::vector<std::string>& arguments) {
   for (const std::string& regime : options.regimes)
     if (regime != "burst" && regime != "sustained")
       throw UsageError("regime \"" + regime + "\": must be burst or sustained");
+  for (const std::string& other : options.against)
+    if (other != "base" && other != "cublas" && other != "ceiling")
+      throw UsageError("--against \"" + other + "\": must be base, cublas or ceiling");
+  if (options.buffers != "guarded" && options.buffers != "exact")
+    throw UsageError("--buffers \"" + options.buffers + "\": must be guarded or exact");
   if (options.random && !options.sizes.empty())
     throw UsageError("--random and --sizes exclude each other");
-  if (options.command == "bench" && options.sizes.empty()) throw UsageError("bench needs --sizes");
+  if ((options.command == "bench" || options.command == "tune") && options.sizes.empty())
+    throw UsageError(options.command + " needs --sizes");
   return options;
 }
 

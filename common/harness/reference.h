@@ -12,14 +12,28 @@ namespace harness {
 std::vector<double> reference_on_host(const uint16_t* A, const uint16_t* B, int64_t M, int64_t N,
                                       int64_t K);
 
-/// Compares C [M][N] on the host with the exact sums.
-Verdict compare_on_host(const uint16_t* C, const std::vector<double>& want, int64_t M, int64_t N,
-                        int64_t K, Inputs inputs);
+/// A * B of one matrix of the batch in FP64, [M][N]: the bare sums. Pointers are the host's.
+std::vector<double> sums_on_host(const Problem& problem, int64_t batch);
+
+/// Compares every C of the batch with the exact answer. Pointers are the host's.
+Verdict compare_on_host(const Problem& problem, const Data& data);
 
 // ---- what differs between the devices: reference.cu and emulated.cpp ----------------------------
 
-/// Fills `count` halves of device memory with element(inputs, seed, 0..count-1, K).
-void fill(uint16_t* data, int64_t count, Inputs inputs, uint64_t seed, int64_t K);
+/// Fills `count` numbers of device memory with value(inputs, seed, 0..count-1, K).
+void fill(void* data, int64_t count, Inputs inputs, uint64_t seed, int64_t K,
+          Type type = Type::f16);
+/// Fills the elements of a matrix, in the order in which they lie, and leaves its gaps alone.
+void fill(const Storage& matrix, void* data, Inputs inputs, uint64_t seed, int64_t K);
+/// The same with old_value(seed, ..).
+void fill_old(const Storage& matrix, void* data, uint64_t seed);
+
+/// What is no longer as poisoned (all bits set) around a matrix that has `guard` bytes before and
+/// after it: the nearest place before and after, in elements, and the first position in a gap.
+struct Damage {
+  int64_t before = 0, after = 0, gap = -1;  // 0, 0, -1: none
+};
+Damage find_damage(const Storage& matrix, const void* data, size_t guard);
 
 /// Problems of up to this many multiply-adds are compared on the host.
 extern const double kHostLimit;
@@ -34,6 +48,6 @@ inline Sum fastest_exact_sum(Inputs inputs, int64_t K) {
 
 /// Compares C on the device with the reference computed on the fly, every element, without a
 /// second C. In launches of at most some tenths of a second, so that a display's watchdog sleeps.
-Verdict compare_on_device(const Problem& problem, Inputs inputs, Sum sum);
+Verdict compare_on_device(const Problem& problem, const Data& data, Sum sum);
 
 }  // namespace harness

@@ -18,7 +18,7 @@ bool first_output_right(const std::vector<Problem>& problems) {
   return compare_on_device(problems[0], Inputs::normal, Sum::fp64).right();
 }
 
-/// A copy that `./ladder without` made: parts of the step are left out, so its result means nothing.
+/// A copy that `./ladder without` made: a part of the step is left out, its result means nothing.
 bool leaves_something_out(const std::string& id) {
   return id.find("-without-") != std::string::npos;
 }
@@ -137,7 +137,8 @@ Session::Session(const Program& program, const Size& s, const Nvml& nvml,
     stopwatch->calibrate(ceiling_contender);
   }
   for (const Step& other : steps()) {
-    if (!has("base") || program.base != other.id || !other.supports(sets->other[0]).empty()) continue;
+    if (!has("base") || program.base != other.id) continue;
+    if (!other.supports(sets->other[0]).empty()) continue;
     sets->poison(sets->other, stopwatch->stream());
     base = step_contender(other, sets->other);
     if (!first_output_right(sets->other)) {

@@ -27,8 +27,10 @@ struct InputSets {
 class Session {
  public:
   /// Checks the step at this size (integers, bit-exact), then makes the contenders. Throws
-  /// gpu::Error if memory is short. `wrong()` says what the check found.
-  Session(const Program& program, const Size& size, const Nvml& nvml);
+  /// gpu::Error if memory is short. `wrong()` says what the check found. `against`: which others
+  /// are made: base, cublas, ceiling.
+  Session(const Program& program, const Size& size, const Nvml& nvml,
+          const std::vector<std::string>& against = {"base", "cublas", "ceiling"});
 
   const std::string& wrong() const { return wrong_; }
   /// Looks at the C of the step's last timed launch; "" if right.
@@ -36,7 +38,7 @@ class Session {
   Contender step_contender(const Step& step, const std::vector<Problem>& problems);
 
   Size size;
-  double flop;               // of the problem: 2 M N K
+  double flop;               // of the problem: 2 M N K, times the batch
   double prepare_us = 0;     // median over the sets
   double first_seconds = 0;  // of the launch that was checked
   std::unique_ptr<Stopwatch> stopwatch;

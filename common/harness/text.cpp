@@ -8,7 +8,9 @@
 namespace harness {
 
 std::string text(const Size& size) {
-  return std::to_string(size.M) + "x" + std::to_string(size.N) + "x" + std::to_string(size.K);
+  const std::string kind = text(size.kind);
+  return std::to_string(size.M) + "x" + std::to_string(size.N) + "x" + std::to_string(size.K) +
+         (kind == "NN" ? "" : "/" + kind);
 }
 
 std::string fixed(double value, int digits) {
@@ -45,13 +47,16 @@ int64_t parse_integer(const std::string& word, const std::string& what, int64_t 
 
 Size parse_size(const std::string& word) {
   const int64_t limit = (int64_t{1} << 31) - 1024;
-  const std::vector<std::string> parts = split(word, 'x');
+  const size_t slash = word.find('/');
+  const std::vector<std::string> parts = split(word.substr(0, slash), 'x');
   if (parts.size() != 1 && parts.size() != 3)
     throw UsageError("size \"" + word + "\": must look like 4096 or 4096x4096x512 (MxNxK)");
   int64_t values[3];
   for (int i = 0; i < 3; ++i)
     values[i] = parse_integer(parts[parts.size() == 3 ? i : 0], "size", 1, limit);
-  return {values[0], values[1], values[2]};
+  Size size = {values[0], values[1], values[2]};
+  if (slash != std::string::npos) size.kind = parse_kind(word.substr(slash + 1));
+  return size;
 }
 
 std::vector<Size> parse_sizes(const std::string& words) {

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "common/harness/kind.h"
+
 namespace harness {
 
 /// Something the user asked for that cannot be done; the message says why. Exit code 2.
@@ -12,16 +14,27 @@ struct UsageError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// M, N, K, and the kind of problem where it is not the default.
 struct Size {
   int64_t M, N, K;
-  bool operator==(const Size& o) const { return M == o.M && N == o.N && K == o.K; }
+  Kind kind = {};
+  bool operator==(const Size& o) const {
+    return M == o.M && N == o.N && K == o.K && kind == o.kind;
+  }
 };
 
-std::string text(const Size& size);            // "4096x4096x512"
+/// The problem of this size on these pointers.
+inline Problem make_problem(const Size& s, const void* A = nullptr, const void* B = nullptr,
+                            void* C = nullptr, const void* bias = nullptr) {
+  return make_problem(s.M, s.N, s.K, s.kind, A, B, C, bias);
+}
+
+std::string text(const Size& size);            // "4096x4096x512", "4096x4096x512/NT-bf16"
 std::string fixed(double value, int digits);   // printf("%.*f")
 std::string bytes_text(double bytes);          // "1.5 GiB"
 
-/// "4096" or "4096x4096x512"; throws UsageError on anything else. Each dimension 1 to 2^31 - 1024.
+/// "4096" or "4096x4096x512", with "/KIND" or without; throws UsageError on anything else. Each
+/// dimension 1 to 2^31 - 1024.
 Size parse_size(const std::string& word);
 /// Comma-separated sizes, at least one.
 std::vector<Size> parse_sizes(const std::string& words);
