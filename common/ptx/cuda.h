@@ -273,6 +273,14 @@ PTX_FN void tma_load_4d(void* smem, const CUtensorMap* map, int x, int y, int z,
       "l"(map), "r"(smem_addr(bar)), "r"(x), "r"(y), "r"(z), "r"(w)
       : "memory");
 }
+PTX_FN void tma_load_4d_multicast(void* smem, const CUtensorMap* map, int x, int y, int z, int w,
+                                  uint64_t* bar, uint16_t ctas) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%4, %5, %6, %7}], [%2], %3;" ::"r"(smem_addr(smem)),
+      "l"(map), "r"(smem_addr(bar)), "h"(ctas), "r"(x), "r"(y), "r"(z), "r"(w)
+      : "memory");
+}
 /// Copies a box from shared memory to (y, x); elements outside the matrix are not stored.
 PTX_FN void tma_store_2d(const CUtensorMap* map, const void* smem, int x, int y) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(
@@ -284,6 +292,13 @@ PTX_FN void tma_store_3d(const CUtensorMap* map, const void* smem, int x, int y,
   asm volatile(
       "cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
       "r"(smem_addr(smem)), "r"(x), "r"(y), "r"(z)
+      : "memory");
+}
+PTX_FN void tma_store_4d(const CUtensorMap* map, const void* smem, int x, int y, int z, int w) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(
+          map),
+      "r"(smem_addr(smem)), "r"(x), "r"(y), "r"(z), "r"(w)
       : "memory");
 }
 PTX_FN void tma_store_commit_group() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }

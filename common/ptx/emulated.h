@@ -134,6 +134,16 @@ inline void tma_load_4d(void* smem, const CUtensorMap* map, int x, int y, int z,
   const int coords[] = {x, y, z, w};
   emu::tma_load(smem, map, coords, 4, bar, 0, here);
 }
+inline void tma_load_4d_multicast(void* smem, const CUtensorMap* map, int x, int y, int z, int w,
+                                  uint64_t* bar, uint16_t ctas, EMU_HERE) {
+  const int coords[] = {x, y, z, w};
+  emu::tma_load(smem, map, coords, 4, bar, ctas, here);
+}
+inline void tma_store_4d(const CUtensorMap* map, const void* smem, int x, int y, int z, int w,
+                         EMU_HERE) {
+  const int coords[] = {x, y, z, w};
+  emu::tma_store(map, smem, coords, 4, here);
+}
 inline void tma_store_3d(const CUtensorMap* map, const void* smem, int x, int y, int z, EMU_HERE) {
   const int coords[] = {x, y, z};
   emu::tma_store(map, smem, coords, 3, here);

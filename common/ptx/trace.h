@@ -210,12 +210,22 @@ PTX_FN void tma_load_4d(void* smem, const CUtensorMap* map, int x, int y, int z,
   ptx_raw::tma_load_4d(smem, map, x, y, z, w, bar);
   trace::instant(trace::Kind::tma_load, line, smem_addr(smem));
 }
+PTX_FN void tma_load_4d_multicast(void* smem, const CUtensorMap* map, int x, int y, int z, int w,
+                                  uint64_t* bar, uint16_t ctas, LINE) {
+  ptx_raw::tma_load_4d_multicast(smem, map, x, y, z, w, bar, ctas);
+  trace::instant(trace::Kind::tma_load, line, smem_addr(smem));
+}
 PTX_FN void tma_store_2d(const CUtensorMap* map, const void* smem, int x, int y, LINE) {
   ptx_raw::tma_store_2d(map, smem, x, y);
   trace::instant(trace::Kind::tma_store, line, smem_addr(smem));
 }
 PTX_FN void tma_store_3d(const CUtensorMap* map, const void* smem, int x, int y, int z, LINE) {
   ptx_raw::tma_store_3d(map, smem, x, y, z);
+  trace::instant(trace::Kind::tma_store, line, smem_addr(smem));
+}
+PTX_FN void tma_store_4d(const CUtensorMap* map, const void* smem, int x, int y, int z, int w,
+                         LINE) {
+  ptx_raw::tma_store_4d(map, smem, x, y, z, w);
   trace::instant(trace::Kind::tma_store, line, smem_addr(smem));
 }
 template <int N>

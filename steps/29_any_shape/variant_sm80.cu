@@ -216,8 +216,8 @@ __global__ void __launch_bounds__(NUM_THREADS<BLOCK_N>)
   for (int i = 0; i < MMA_ROWS; ++i) multiply(1, i);
   ptx::cp_async_wait_group<0>();
 
-  // Through shared memory, 16 rows of a warp at a time, so that C is read and written in whole lines
-  // and rounded once.
+  // Through shared memory, 16 rows of a warp at a time, so that C is read and written in whole
+  // lines and rounded once.
   __syncthreads();  // the stages are no longer read or filled
   float* staging = reinterpret_cast<float*>(&smem) + warp_id * MMA_M * WARP_N;
 #pragma unroll
@@ -256,8 +256,8 @@ bool by_chunks(const void* base, int64_t ld, int64_t stride) {  // do all rows s
   return reinterpret_cast<uintptr_t>(base) % 16 == 0 && ld % 8 == 0 && stride % 8 == 0;
 }
 
-// What brings `rows` x `cols` elements of 16 bits into a form that the kernel takes: nothing, or the
-// pad kernel, whose result takes the matrix's place in base, ld and stride.
+// What brings `rows` x `cols` elements of 16 bits into a form that the kernel takes: nothing, or
+// the pad kernel, whose result takes the matrix's place in base, ld and stride.
 Launch pad(const half*& base, int64_t& ld, int64_t& stride, int64_t rows, int64_t cols,
            int64_t batch, const char* name) {
   if (by_chunks(base, ld, stride)) return [](gpu::Stream) {};
