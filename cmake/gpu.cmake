@@ -97,8 +97,14 @@ function(add_experiment_program id file arch uses needs main)
     return()
   endif()
   if(needs STREQUAL "nccl")
-    find_path(NCCL_INCLUDE nccl.h HINTS $ENV{NCCL_HOME}/include)
-    find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS $ENV{NCCL_HOME}/lib)
+    # In the system, with the toolkit, or as PyTorch brings it along: nvidia/nccl among the packages.
+    execute_process(
+      COMMAND "${Python3_EXECUTABLE}" -c "import nvidia.nccl as n; print(list(n.__path__)[0])"
+      OUTPUT_VARIABLE package OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    set(places $ENV{NCCL_HOME} "${CUDAToolkit_BIN_DIR}/.." "${CUDAToolkit_BIN_DIR}/../../nccl"
+               ${package})
+    find_path(NCCL_INCLUDE nccl.h HINTS ${places} PATH_SUFFIXES include)
+    find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${places} PATH_SUFFIXES lib lib64)
     if(NOT NCCL_INCLUDE OR NOT NCCL_LIBRARY)
       message(STATUS "${id} needs NCCL (libnccl-dev, or NCCL_HOME): not built")
       return()

@@ -47,7 +47,12 @@ inline std::string device_name() {
   GPU_CHECK(cudaGetDeviceProperties(&properties, device));
   return properties.name;
 }
-inline int num_sms() { return attribute(cudaDevAttrMultiProcessorCount); }
+/// SMs that kernels prepared from here on leave to other work, such as communication.
+inline int& spared_sms() {
+  static int spared = 0;
+  return spared;
+}
+inline int num_sms() { return attribute(cudaDevAttrMultiProcessorCount) - spared_sms(); }
 /// Bytes of shared memory that one block may have when it asks for them.
 inline int max_smem_per_block() { return attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin); }
 
