@@ -1,0 +1,192 @@
+// 29: from accumulators to C. Whole boxes leave by TMA; everything else (FP32, beta, rows that are
+// no multiple of 16 bytes) element by element through shared memory; parts of a tile that was split
+// along K are added up in L2.
+#pragma once
+#include "tiles.h"
+
+namespace {
+
+constexpr int BOX = 64;           // rows and columns of a box of C in shared memory: 8 KB
+constexpr int CHUNK_N = 32;       // columns of FP32 in the same 8 KB
+constexpr int MAX_POLLS_PARTS = 50;   // then a part leaves its share to the last one
+
+// One pair of columns, rounded to C's type.
+__device__ uint32_t rounded(Type type, float lo, float hi) {
+  return type == Type::bf16 ? ptx::cvt_bf16x2(lo, hi) : ptx::cvt_f16x2(lo, hi);
+}
+__device__ float old_c(const GemmArgs& args, int64_t at) {
+  if (args.type_c == Type::f32) return static_cast<const float*>(args.C)[at];
+  const uint16_t bits = static_cast<const uint16_t*>(args.C)[at];
+  return args.type_c == Type::bf16 ? __uint_as_float(uint32_t(bits) << 16)
+                                   : __half2float(__ushort_as_half(bits));
+}
+__device__ void store_c(const GemmArgs& args, int64_t at, float value) {
+  if (args.type_c == Type::f32)
+    static_cast<float*>(args.C)[at] = value;
+  else
+    static_cast<uint16_t*>(args.C)[at] = uint16_t(rounded(args.type_c, value, 0.0f));
+}
+
+// Where chunk `chunk` (16 bytes) of a row of 128 bytes lies: with the 128-byte swizzle, and for FP32,
+// which is written by 4 rows and 2 chunks at a time.
+__device__ int swizzled(int row, int chunk) { return row * 8 + (chunk ^ row % 8); }
+__device__ int swizzled_f32(int row, int chunk) { return row * 8 + (chunk ^ row % 4 * 2); }
+
+// A consumer's rows by TMA, 64x64 at a time: rmem -> smem -> gmem.
+template <class Tile>
+__device__ void store_boxes(const float (&acc)[Tile::SLABS][Tile::BLOCK_N / 2], const GemmArgs& args,
+                            uint4* staging, int wg_id, int row, int col, int batch) {
+  const int tid = threadIdx.x % 128, lane_id = tid % 32, warp_row = tid / 32 * 16;
+#pragma unroll
+  for (int i = 0; i < Tile::BLOCK_N / BOX * Tile::SLABS; ++i) {
+    const int box = i / Tile::SLABS, slab = i % Tile::SLABS;
+    uint4* buffer = staging + i % Tile::C_BUFFERS * (BOX * 8);
+    if (tid == 0) ptx::tma_store_wait_group_read<Tile::C_BUFFERS - 1>();  // an earlier box has left
+    ptx::bar_sync(1 + wg_id, 128);
+#pragma unroll
+    for (int j = 0; j < BOX / 16; ++j) {
+      uint32_t frag_c[4];
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        const int reg = (box * BOX + j * 16) / 2 + 2 * r;
+        frag_c[r] = rounded(args.type_c, args.alpha * acc[slab][reg], args.alpha * acc[slab][reg + 1]);
+      }
+      ptx::stmatrix_x4(&buffer[swizzled(warp_row + lane_id % 16, j * 2 + lane_id / 16)], frag_c);
+    }
+    ptx::fence_proxy_async();  // TMA reads what ordinary stores have written
+    ptx::bar_sync(1 + wg_id, 128);
+    if (tid == 0) {
+      ptx::tma_store_3d(&args.tmap_c, buffer, col + box * BOX, row + slab * BOX, batch);
+      ptx::tma_store_commit_group();
+    }
+  }
+}
+
+// The same element by element, 64x32 at a time, with beta: a warp stores a row of 32.
+template <class Tile>
+__device__ void store_elements(const float (&acc)[Tile::SLABS][Tile::BLOCK_N / 2],
+                               const GemmArgs& args, uint4* staging, int wg_id, int row, int col,
+                               int batch) {
+  constexpr int IN_FLIGHT = Tile::BLOCKS_PER_SM == 1 ? 4 : 1;
+  const int tid = threadIdx.x % 128, lane_id = tid % 32, warp_id = tid / 32;
+#pragma unroll
+  for (int i = 0; i < Tile::BLOCK_N / CHUNK_N * Tile::SLABS; ++i) {
+    const int slab = i % Tile::SLABS, chunk = i / Tile::SLABS;
+    ptx::bar_sync(1 + wg_id, 128);  // the chunk before has been read
+#pragma unroll
+    for (int j = 0; j < CHUNK_N / 8; ++j) {
+      const int reg = (chunk * CHUNK_N + j * 8) / 2, r = warp_id * 16 + lane_id / 4;
+      float2* to = reinterpret_cast<float2*>(&staging[swizzled_f32(r, j * 2 + lane_id % 4 / 2)]);
+      to[lane_id % 2] = make_float2(acc[slab][reg], acc[slab][reg + 1]);
+      to[lane_id % 2 + 8 * 16] = make_float2(acc[slab][reg + 2], acc[slab][reg + 3]);  // 8 rows on
+    }
+    ptx::bar_sync(1 + wg_id, 128);
+    const int c = col + chunk * CHUNK_N + lane_id, r0 = row + slab * BOX;
+    const int rows = c < args.N ? min(BOX, args.M - r0) : 0;
+    int64_t at = batch * args.stride_c + int64_t(r0 + warp_id) * args.ldc + c;
+#pragma unroll 1
+    for (int first = warp_id; first < rows; first += 4 * IN_FLIGHT) {  // rows of this warp
+      float value[IN_FLIGHT];
+      int64_t to = at;
+#pragma unroll
+      for (int k = 0; k < IN_FLIGHT; ++k, to += 4 * args.ldc)
+        value[k] = args.beta != 0.0f && first + 4 * k < rows ? args.beta * old_c(args, to) : 0.0f;
+#pragma unroll
+      for (int k = 0; k < IN_FLIGHT; ++k, at += 4 * args.ldc) {
+        const int r = first + 4 * k;
+        const auto* four = reinterpret_cast<const float*>(&staging[swizzled_f32(r, lane_id / 4)]);
+        if (r < rows) store_c(args, at, args.alpha * four[lane_id % 4] + value[k]);
+      }
+    }
+  }
+}
+
+// One warpgroup's part of one of `split` pieces of a tile goes to L2. Then each piece's warpgroup
+// adds up one share of the rows, all pieces in the order of K. Nobody relies on the others being
+// resident: who has waited long enough leaves its share to the one that comes last.
+//   flag: bits 0-7 pieces that have arrived, 8-15 that have left, 16-31 shares that were left
+template <class Tile>
+__device__ void add_up(float (&acc)[Tile::SLABS][Tile::BLOCK_N / 2], const GemmArgs& args,
+                       int* shared_shares, int tail_tile, int piece, int part, int wg_id, int row,
+                       int col, int batch) {
+  constexpr int FOURS = Tile::BLOCK_N / 4, PART = Tile::WG_M * FOURS;  // in float4
+  const int tid = threadIdx.x % 128, lane_id = tid % 32, warp_id = tid / 32, split = args.split;
+  const int parts = args.cluster_m * NUM_CONSUMERS;
+  float4* sums = args.partials + (int64_t(tail_tile) * split * parts + part) * PART;
+  const int64_t next_piece = int64_t(parts) * PART;
+  const int rows = min(Tile::WG_M, args.M - row);
+#pragma unroll
+  for (int slab = 0; slab < Tile::SLABS; ++slab)
+#pragma unroll
+    for (int half_row = 0; half_row < 2; ++half_row) {
+      const int r = slab * BOX + warp_id * 16 + lane_id / 4 + half_row * 8;
+      auto* to = reinterpret_cast<float2*>(sums + piece * next_piece + r * FOURS) + lane_id % 4;
+      if (r < rows)
+#pragma unroll
+        for (int j = 0; j < Tile::BLOCK_N / 8; ++j)
+          to[j * 4] = make_float2(acc[slab][j * 4 + half_row * 2], acc[slab][j * 4 + half_row * 2 + 1]);
+    }
+#pragma unroll
+  for (int i = 0; i < Tile::SLABS * Tile::BLOCK_N / 2; ++i)  // frees the registers for what follows
+    acc[i / (Tile::BLOCK_N / 2)][i % (Tile::BLOCK_N / 2)] = 0.0f;
+  int* flag = &args.counters[NUM_PACE_COUNTERS + tail_tile * parts + part];
+  ptx::bar_sync(1 + wg_id, 128);
+  if (tid == 0) {
+    int shares = 1 << piece, old = ptx::atom_add_acq_rel(flag, 1);
+    if ((old & 0xFF) + 1 == split) {
+      shares |= old >> 16;  // the last one: with what others have left
+    } else {
+      for (int i = 0; i < MAX_POLLS_PARTS && (old & 0xFF) < split; ++i) old = ptx::ld_acquire(flag);
+      if ((old & 0xFF) < split) {
+        old = ptx::atom_or_acq_rel(flag, 1 << (16 + piece));
+        if ((old & 0xFF) < split) shares = 0;
+      }
+    }
+    *shared_shares = shares;
+    if ((ptx::atom_add_acq_rel(flag, 1 << 8) >> 8 & 0xFF) + 1 == split) *flag = 0;  // for next time
+  }
+  ptx::bar_sync(1 + wg_id, 128);
+  const int shares = *shared_shares, all = max(rows, 0) * FOURS;
+  for (int share = 0; share < split; ++share) {
+    if (!(shares >> share & 1)) continue;
+    const int end = int(int64_t(all) * (share + 1) / split);
+    for (int i0 = int(int64_t(all) * share / split) + tid; i0 < end; i0 += 2 * 128) {
+      float4 sum[2] = {};
+      for (int p = 0; p < split; p += 4) {  // 8 loads in flight
+        float4 loaded[8] = {};
+#pragma unroll
+        for (int q = 0; q < 8; ++q)
+          if (p + q / 2 < split && i0 + q % 2 * 128 < end)
+            loaded[q] = __ldcg(&sums[(p + q / 2) * next_piece + i0 + q % 2 * 128]);
+#pragma unroll
+        for (int q = 0; q < 8; ++q) {
+          sum[q % 2].x += loaded[q].x, sum[q % 2].y += loaded[q].y;
+          sum[q % 2].z += loaded[q].z, sum[q % 2].w += loaded[q].w;
+        }
+      }
+#pragma unroll
+      for (int q = 0; q < 2; ++q) {
+        const int i = i0 + q * 128, r = row + i / FOURS, c = col + i % FOURS * 4;
+        const int64_t at = batch * args.stride_c + r * args.ldc + c;
+        float v[4] = {sum[q].x, sum[q].y, sum[q].z, sum[q].w};
+        if (i >= end) continue;
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          v[e] *= args.alpha;
+          if (args.beta != 0.0f && c + e < args.N) v[e] += args.beta * old_c(args, at + e);
+        }
+        if (args.fours && c < args.N && args.type_c != Type::f32) {
+          *reinterpret_cast<uint2*>(static_cast<uint16_t*>(args.C) + at) =
+              make_uint2(rounded(args.type_c, v[0], v[1]), rounded(args.type_c, v[2], v[3]));
+        } else {
+#pragma unroll
+          for (int e = 0; e < 4; ++e)
+            if (c + e < args.N) store_c(args, at + e, v[e]);
+        }
+      }
+    }
+  }
+  ptx::bar_sync(1 + wg_id, 128);  // shared_shares has been read
+}
+
+}  // namespace

@@ -1,0 +1,235 @@
+// 29_any_shape: the one to use. Any M, N, K, layout, leading dimension, FP16 or BF16, alpha, beta.
+// base: 28_wide_tile
+// arch: 90a
+// unit: wgmma
+// New: three tiles, and a choice for each shape (tiles.h); operands K- or MN-major; the last wave is
+//      split along K (epilogue.h); rows that TMA cannot take are padded first (pad.cu); gemm().
+// Shapes: all; batches too.
+#include "tiles.h"
+
+#include "epilogue.h"
+#include "pad.cu"
+
+namespace {
+
+constexpr int WGMMA_K = 16;
+constexpr int BOX_BYTES = BOX * BLOCK_K * sizeof(half);  // 64 rows of 128 bytes, either major
+constexpr int PACE = 4;        // k tiles between two looks at the others
+constexpr int SLACK = 0;       // looks that a cluster may be ahead of the mean
+constexpr int MAX_POLLS = 32;  // then it goes on: nothing but speed depends on the pace
+
+template <class Tile>
+struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle needs
+  half a[Tile::NUM_STAGES][Tile::BLOCK_M * BLOCK_K];  // K-major [BLOCK_M][64], else [box][64][64]
+  half b[Tile::NUM_STAGES][Tile::BLOCK_N * BLOCK_K];  // K-major [BLOCK_N][64], else [box][64][64]
+  uint4 c[Tile::C_IN_A ? 1 : NUM_CONSUMERS][Tile::C_IN_A ? 1 : Tile::C_BUFFERS * BOX_BYTES / 16];
+  uint64_t full_bar[Tile::NUM_STAGES];
+  uint64_t empty_bar[Tile::NUM_STAGES];
+  int shares[NUM_CONSUMERS];
+
+  __device__ void label() {
+    for (int stage = 0; stage < Tile::NUM_STAGES; ++stage) {
+      ptx::label(a[stage], sizeof(a[stage]), "A", stage);
+      ptx::label(b[stage], sizeof(b[stage]), "B", stage);
+      ptx::label(&full_bar[stage], sizeof(uint64_t), "full_bar", stage);
+      ptx::label(&empty_bar[stage], sizeof(uint64_t), "empty_bar", stage);
+    }
+    ptx::label(c, sizeof(c), "C");
+    ptx::label(shares, sizeof(shares), "shares");
+  }
+};
+
+// Matrix descriptor of 64-element wide boxes with the 128-byte swizzle: groups of 8 rows are 1,024
+// bytes apart, boxes 8,192 (which only an MN-major operand of more than 64 looks at).
+__device__ uint64_t matrix_desc(const void* tile) {
+  return uint64_t(ptx::smem_addr(tile) & 0x3FFFF) >> 4 | uint64_t(BOX_BYTES >> 4) << 16 |
+         uint64_t(1024 >> 4) << 32 | uint64_t{1} << 62;
+}
+
+// The descriptor `bytes` further on in the same tile: only the start address differs.
+__device__ uint64_t advance(uint64_t desc, int bytes) {
+  return (desc & ~uint64_t{0xFFFFFFFF}) | (uint32_t(desc) + (bytes >> 4));
+}
+// Bytes from one k16 to the next: along a row of 64 k, or 16 rows of 64 m or n down.
+__device__ constexpr int k16_bytes(ptx::Major major) {
+  return major == ptx::Major::k ? WGMMA_K * sizeof(half) : WGMMA_K * BOX * sizeof(half);
+}
+
+template <Type TYPE, ptx::Major A, ptx::Major B, int REGS>
+__device__ void multiply(float (&acc)[REGS], uint64_t desc_a, uint64_t desc_b, int scale_d) {
+  constexpr bool f16 = TYPE == Type::f16;
+  if constexpr (REGS == 128 && f16) ptx::wgmma_m64n256k16_f16<A, B>(acc, desc_a, desc_b, scale_d);
+  if constexpr (REGS == 128 && !f16) ptx::wgmma_m64n256k16_bf16<A, B>(acc, desc_a, desc_b, scale_d);
+  if constexpr (REGS == 96 && f16) ptx::wgmma_m64n192k16_f16<A, B>(acc, desc_a, desc_b, scale_d);
+  if constexpr (REGS == 96 && !f16) ptx::wgmma_m64n192k16_bf16<A, B>(acc, desc_a, desc_b, scale_d);
+  if constexpr (REGS == 64 && f16) ptx::wgmma_m64n128k16_f16<A, B>(acc, desc_a, desc_b, scale_d);
+  if constexpr (REGS == 64 && !f16) ptx::wgmma_m64n128k16_bf16<A, B>(acc, desc_a, desc_b, scale_d);
+}
+
+// The `index`-th piece of work: whole tiles first, then those that are split along K.
+struct Work {
+  int tile, piece, k_begin, k_tiles;
+};
+__device__ Work work_at(int index, const GemmArgs& args) {
+  if (index < args.whole) return {index, 0, 0, args.num_k_tiles};
+  const int tail = args.tiles - args.whole, piece = (index - args.whole) / tail;
+  const int begin = int(int64_t(args.num_k_tiles) * piece / args.split);
+  const int end = int(int64_t(args.num_k_tiles) * (piece + 1) / args.split);
+  return {args.whole + (index - args.whole) % tail, piece, begin, end - begin};
+}
+
+// First row and column of this CTA's part of a tile, and its matrix. Columns of group_m clusters;
+// every other group walks them backwards.
+struct Origin {
+  int m, n, batch;
+};
+__device__ Origin origin_of(int tile, int cta_rank, int block_m, int block_n, const GemmArgs& args) {
+  const int in_matrix = tile % (args.tiles_m * args.tiles_n);
+  const int group = in_matrix / (args.group_m * args.tiles_n), group_m = group * args.group_m;
+  const int in_group = in_matrix % (args.group_m * args.tiles_n);
+  const int rows = min(args.group_m, args.tiles_m - group_m), column = in_group / rows;
+  const int tile_n = group % 2 == 0 ? column : args.tiles_n - 1 - column;
+  return {((group_m + in_group % rows) * args.cluster_m + cta_rank) * block_m, tile_n * block_n,
+          tile / (args.tiles_m * args.tiles_n)};
+}
+
+template <class Tile, Type TYPE, ptx::Major MAJOR_A, ptx::Major MAJOR_B>
+__global__ void __launch_bounds__(Tile::NUM_THREADS, Tile::BLOCKS_PER_SM)
+    gemm_kernel(const __grid_constant__ GemmArgs args) {
+  using Storage = SharedStorage<Tile>;
+  constexpr int NUM_STAGES = Tile::NUM_STAGES, BOXES_N = Tile::BLOCK_N / BOX;
+  constexpr int STAGE_BYTES = sizeof(Storage::a[0]) + sizeof(Storage::b[0]);
+  auto& smem = *static_cast<Storage*>(ptx::dynamic_smem());
+  const int tid = threadIdx.x, cluster_m = args.cluster_m;
+  const int wg_id = __shfl_sync(~0u, tid / 128, 0);  // known to be uniform: descriptors stay scalar
+  const int cta_rank = ptx::cluster_ctarank();
+  const int first_work = blockIdx.x / cluster_m;
+
+  if (tid == 0) {
+    smem.label();
+    for (int stage = 0; stage < NUM_STAGES; ++stage) {
+      ptx::mbarrier_init(&smem.full_bar[stage], 1);
+      ptx::mbarrier_init(&smem.empty_bar[stage], NUM_CONSUMERS * cluster_m);
+    }
+    ptx::fence_mbarrier_init();
+  }
+  ptx::cluster_sync();  // no CTA sends before the other's barriers exist
+
+  uint32_t iter = 0;  // k tiles so far, over all output tiles: the ring never stops in between
+  if (wg_id == NUM_CONSUMERS) {  // producer: one thread keeps the ring full
+    if constexpr (Tile::SETMAXNREG) ptx::setmaxnreg_dec<40>();
+    if (tid == NUM_CONSUMERS * 128) {
+      // The CTAs of a cluster load B together: each its rows of n, its boxes, or its half of each.
+      const int rows_b = (MAJOR_B == ptx::Major::k ? Tile::BLOCK_N : BLOCK_K) / cluster_m * cta_rank;
+      const uint16_t all_ctas = uint16_t((1 << cluster_m) - 1);
+      int seen = 0;  // what all clusters had counted when this one last looked
+      for (int index = first_work; index < args.works; index += args.num_clusters) {
+        const Work work = work_at(index, args);
+        const Origin at = origin_of(work.tile, cta_rank, Tile::BLOCK_M, Tile::BLOCK_N, args);
+        const int batch_a = args.batched_a ? at.batch : 0, batch_b = args.batched_b ? at.batch : 0;
+        const int k_step = index / args.num_clusters % 2 ? -BLOCK_K : BLOCK_K;  // any order will do
+        int k = (work.k_begin + (k_step < 0 ? work.k_tiles - 1 : 0)) * BLOCK_K;
+        for (int i = work.k_tiles; i > 0; --i, ++iter, k += k_step) {
+          const int stage = iter % NUM_STAGES, phase = iter / NUM_STAGES & 1;
+          uint64_t* full_bar = &smem.full_bar[stage];
+          const auto load_b = [&](int offset, int x, int y) {
+            half* to = &smem.b[stage][offset];
+            if (cluster_m == 1)
+              ptx::tma_load_3d(to, &args.tmap_b, x, y, batch_b, full_bar);
+            else
+              ptx::tma_load_3d_multicast(to, &args.tmap_b, x, y, batch_b, full_bar, all_ctas);
+          };
+          ptx::mbarrier_wait(&smem.empty_bar[stage], phase ^ 1);  // all CTAs have read it
+          ptx::mbarrier_arrive_expect_tx(full_bar, STAGE_BYTES);
+          if constexpr (MAJOR_A == ptx::Major::k)
+            ptx::tma_load_3d(smem.a[stage], &args.tmap_a, k, at.m, batch_a, full_bar);
+          else
+            for (int box = 0; box < Tile::BLOCK_M / BOX; ++box)
+              ptx::tma_load_3d(&smem.a[stage][box * BOX * BLOCK_K], &args.tmap_a, at.m + box * BOX, k,
+                               batch_a, full_bar);
+          if constexpr (MAJOR_B == ptx::Major::k)
+            load_b(rows_b * BLOCK_K, k, at.n + rows_b);
+          else if (BOXES_N % 2 == 0 || cluster_m == 1)
+            for (int box = cta_rank; box < BOXES_N; box += cluster_m)
+              load_b(box * BOX * BLOCK_K, at.n + box * BOX, k);
+          else
+            for (int box = 0; box < BOXES_N; ++box)
+              load_b(box * BOX * BLOCK_K + rows_b * BOX, at.n + box * BOX, k + rows_b);
+          if (args.pace && cta_rank == 0 && iter % PACE == PACE - 1) {
+            ptx::red_add_relaxed(&args.counters[0], 1);
+            const int counted = iter / PACE;  // by this cluster, when it last looked
+            for (int j = 0; j < MAX_POLLS && seen < (counted - SLACK) * args.num_clusters; ++j)
+              seen = ptx::ld_relaxed(&args.counters[0]);
+            seen = ptx::ld_relaxed(&args.counters[0]);  // not needed before next time
+          }
+        }
+      }
+      if (args.pace && cta_rank == 0) {  // done: count up to the end, and hold nobody back
+        const int all = ceil_div(args.works, args.num_clusters) * args.num_k_tiles / PACE + 1;
+        ptx::red_add_relaxed(&args.counters[0], all - int(iter) / PACE);
+        if (ptx::atom_add_acq_rel(&args.counters[1], 1) == args.num_clusters - 1) {  // nobody looks now
+          ptx::red_add_relaxed(&args.counters[0], -all * args.num_clusters);
+          ptx::red_add_relaxed(&args.counters[1], -args.num_clusters);
+        }
+      }
+    }
+    __syncwarp();  // the barrier at the end takes whole warps
+  } else {  // consumer warpgroups
+    if constexpr (Tile::SETMAXNREG) ptx::setmaxnreg_inc<232>();
+    float acc[Tile::SLABS][Tile::BLOCK_N / 2] = {};  // never read; ptxas 12 wants a value (C7515)
+    const auto release = [&](int stage) {  // in all CTAs (B came from all)
+      if (tid % 128 < cluster_m) ptx::mbarrier_arrive_remote(&smem.empty_bar[stage], tid % 128);
+    };
+    for (int index = first_work; index < args.works; index += args.num_clusters) {
+      const int k_tiles = work_at(index, args).k_tiles;
+      for (int i = 0; i < k_tiles; ++i, ++iter) {
+        const int stage = iter % NUM_STAGES, phase = iter / NUM_STAGES & 1;
+        ptx::mbarrier_wait(&smem.full_bar[stage], phase);
+        const uint64_t desc_a = matrix_desc(&smem.a[stage][wg_id * Tile::WG_M * BLOCK_K]);
+        const uint64_t desc_b = matrix_desc(smem.b[stage]);
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int k16 = 0; k16 < BLOCK_K / WGMMA_K; ++k16)
+#pragma unroll
+          for (int slab = 0; slab < Tile::SLABS; ++slab)
+            multiply<TYPE, MAJOR_A, MAJOR_B>(
+                acc[slab], advance(desc_a, slab * BOX_BYTES + k16 * k16_bytes(MAJOR_A)),
+                advance(desc_b, k16 * k16_bytes(MAJOR_B)), i > 0 || k16 > 0);
+        ptx::wgmma_commit_group();
+        ptx::wgmma_wait_group<1>(acc);  // the group before has read its stage: release that
+        if (i > 0) release((iter - 1) % NUM_STAGES);
+      }
+      const int last = (iter - 1) % NUM_STAGES;
+      const Work work = work_at(__shfl_sync(~0u, index, 0), args);  // again: kept, it would be spilled
+      const Origin at = origin_of(work.tile, cta_rank, Tile::BLOCK_M, Tile::BLOCK_N, args);
+      const int row = at.m + wg_id * Tile::WG_M;
+      uint4* staging = smem.c[Tile::C_IN_A ? 0 : wg_id];
+      ptx::wgmma_wait_group<0>(acc);
+      if constexpr (Tile::C_IN_A)  // nobody else reads this consumer's A in it
+        staging = reinterpret_cast<uint4*>(&smem.a[last][wg_id * Tile::WG_M * BLOCK_K]);
+      else
+        release(last);
+      if (work.tile >= args.whole)
+        add_up<Tile>(acc, args, &smem.shares[wg_id], work.tile - args.whole, work.piece,
+                     cta_rank * NUM_CONSUMERS + wg_id, wg_id, row, at.n, at.batch);
+      else if (args.boxes)
+        store_boxes<Tile>(acc, args, staging, wg_id, row, at.n, at.batch);
+      else
+        store_elements<Tile>(acc, args, staging, wg_id, row, at.n, at.batch);
+      if constexpr (Tile::C_IN_A) {  // all have read it: the producers may fill the stage
+        if (tid % 128 == 0) ptx::tma_store_wait_group_read<0>();
+        ptx::fence_proxy_async();
+        ptx::bar_sync(1 + wg_id, 128);
+        release(last);
+      }
+    }
+    if (tid % 128 == 0) ptx::tma_store_wait_group_read<0>();  // shared memory outlives its readers
+  }
+  ptx::cluster_sync();  // and whatever the other CTA sends here
+}
+
+}  // namespace
+
+#include "launch.h"
+
+REGISTER_STEP(gemm_why_not, prepare, gemm_candidates);
