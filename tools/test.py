@@ -4,19 +4,21 @@
   ./ladder test --only tools    one part: tools, cpp, build, emulated, exports, gpu
 
 tools: the front door itself. cpp: the C++ tests. build: every step with nvcc for each of its
-targets; a register spill or a wgmma that ptxas serialises fails it. emulated: every step on the
+targets; a register spill or a wgmma that ptxas serialises fails it, and so does an instruction that
+the source asks for and the machine code lacks. emulated: every step on the
 emulated device at its awkward shapes, then with each barrier, wait, arrival and fence left out.
 exports: every step's single file compiled. gpu: on a GPU, the tests that need one. What cannot run
 here is skipped by name. The last line counts.
 """
 import re
+import shutil
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 from . import export as exporter
-from .lib import build, child, lock, measure, paths, setup, steps, term
+from .lib import build, child, lock, measure, paths, sass, setup, steps, term
 
 PARTS = ("tools", "build", "cpp", "emulated", "exports", "gpu")
 
@@ -104,6 +106,33 @@ def test_build(tally, ready, known):
             tally.fail(f"{step.id} for {targets}", failed[step.id])
         else:
             tally.ok(f"{step.id} for {targets}, nothing spilled, nothing serialised")
+    _machine_code(tally, ready, [s for s in known if s.id not in failed], archs)
+
+
+def _machine_code(tally, ready, chosen, archs):
+    """Every instruction that a step's calls of ptx:: stand for, in what was just built."""
+    beside = Path(ready.nvcc).with_name("cuobjdump")
+    tool = beside if beside.is_file() else shutil.which("cuobjdump")
+    if not tool:
+        tally.skip("machine code of every step", "no cuobjdump beside nvcc or on the path", len(chosen))
+        return
+    bodies = sass.wrappers()
+    jobs = [(step, target) for step in chosen for target in step.targets(archs)]
+
+    def work(job):
+        step, target = job
+        objects = (build.folder("gpu", archs) / "CMakeFiles" / f"step_{step.id}.dir"
+                   / step.kernel.relative_to(paths.ROOT)).with_suffix(".cu.o")
+        return sass.check(tool, objects, step, target, bodies)
+
+    wrong = {}
+    for (step, target), found in child.side_by_side(jobs, work):
+        wrong.setdefault(step.id, []).extend(f"sm_{target}: {words}" for words in found)
+    for step_id, found in wrong.items():
+        if found:
+            tally.fail(f"{step_id}, machine code", "; ".join(found))
+        else:
+            tally.ok(f"{step_id}, machine code holds what the source asks for")
 
 
 def test_cpp(tally, ready, known):
