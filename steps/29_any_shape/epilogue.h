@@ -67,7 +67,7 @@ template <class Tile>
 __device__ void store_elements(const float (&acc)[Tile::SLABS][Tile::BLOCK_N / 2],
                                const GemmArgs& args, uint4* staging, int wg_id, int row, int col,
                                int batch) {
-  constexpr int IN_FLIGHT = Tile::BLOCKS_PER_SM == 1 ? 4 : 1;
+  constexpr int IN_FLIGHT = Tile::BLOCKS_PER_SM == 1 ? 4 / Tile::SLABS : 1;  // registers
   const int tid = threadIdx.x % 128, lane_id = tid % 32, warp_id = tid / 32;
 #pragma unroll
   for (int i = 0; i < Tile::BLOCK_N / CHUNK_N * Tile::SLABS; ++i) {

@@ -144,6 +144,7 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, Tile::BLOCKS_PER_SM)
           if constexpr (MAJOR_A == ptx::Major::k)
             ptx::tma_load_3d(smem.a[stage], &args.tmap_a, k, at.m, batch_a, full_bar);
           else
+#pragma unroll 1  // few registers
             for (int box = 0; box < Tile::BLOCK_M / BOX; ++box)
               ptx::tma_load_3d(&smem.a[stage][box * BOX * BLOCK_K], &args.tmap_a, at.m + box * BOX, k,
                                batch_a, full_bar);
