@@ -35,8 +35,13 @@ def check(setup, chosen, size_list=None, seed=None, limit=None, suite=False,
         if random:
             table.row([name, f"{random} random", "yes"])
             continue
-        for size, _, _, found in measure.shapes(outcome):
-            table.row([name, size, "yes", *cells(found)])
+        shapes = measure.shapes(outcome)
+        kinds = [] if size_list else [size for size, *_ in shapes if "/" in size]
+        for size, _, _, found in shapes:
+            if size not in kinds:
+                table.row([name, size, "yes", *cells(found)])
+        if kinds:  # too many to be looked at one by one
+            table.row([name, f"{len(kinds)} more", "yes", " of other layouts, types, strides ..."])
     term.say(textwrap.fill(LEGEND, 79), term.DIM)
     if wrong:
         term.error(f"{len(wrong)} of {len(chosen)} not right: {', '.join(wrong)}")

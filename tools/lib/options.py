@@ -1,5 +1,5 @@
 """Arguments that several commands share."""
-from . import device, results, sizes
+from . import device, kinds, results, sizes
 from .term import UserError
 
 
@@ -11,6 +11,12 @@ def add_steps(parser, default=("all",)):
 def add_sizes(parser, default):
     parser.add_argument("--sizes", "--size", default=default, metavar="SIZE[,SIZE]",
                         help="4096 or 4096x4096x512" + (f" (default {default})" if default else ""))
+
+
+def add_kinds(parser):
+    parser.add_argument("--kinds", metavar="KIND[,KIND]",
+                        help="the sizes in these layouts and types: NT, NT-bf16, TN-f16-f32-batch4 "
+                        "(A's and B's layout, N row-major, T column-major; for --sizes 4096/NT too)")
 
 
 def add_device(parser):
@@ -59,8 +65,15 @@ def regimes(text):
     return [r for r in results.REGIMES if r in chosen]
 
 
-def size_list(text):
-    return sizes.parse(text)
+def size_list(text, kind_list=None):
+    """Sizes; those without a kind of their own in each of the kinds."""
+    if not kind_list:
+        return sizes.parse(text)
+    found = []
+    for size in sizes.parse(text):
+        found += [size] if sizes.kind_of(size) else [
+            sizes.with_kind(size, kind) for kind in kinds.split(kind_list)]
+    return list(dict.fromkeys(found))
 
 
 def need_gpu():

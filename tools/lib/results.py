@@ -9,7 +9,7 @@ import statistics
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import files, sizes
+from . import files, kinds, sizes
 from .paths import shown
 from .term import UserError
 
@@ -22,7 +22,8 @@ UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 # Per row, kept when a row is recorded: rows of one file may come from different commits.
 ROW_WORDS = ("commit", "date", "unit")
 # Counters whose spread is kept when rows are written; of the others the median is enough.
-SPREAD = ("seconds", "tflops", "vs_previous", "vs_cublas_default", "vs_cublas_best")
+SPREAD = ("seconds", "tflops", "vs_previous", "vs_cublas_default", "vs_cublas_best", "vs_first",
+          "pct_floor")
 REGIMES = ("burst", "sustained")
 # Of a file's context, what is kept when it is recorded; the rest is about one process.
 CONTEXT = ("gpu", "driver", "cuda", "cublas", "power_limit_w", "method", "date", "sm", "sms",
@@ -43,9 +44,11 @@ class Row:
 
     @property
     def size(self):
-        for part in self.name.split("/")[1:]:
-            if re.fullmatch(r"\d+x\d+x\d+", part):
-                return tuple(int(x) for x in part.split("x"))
+        parts = self.name.split("/")
+        for i, part in enumerate(parts):
+            if i and re.fullmatch(r"\d+x\d+x\d+", part):
+                kind = parts[i + 1] if i + 2 < len(parts) and kinds.is_kind(parts[i + 1]) else ""
+                return sizes.with_kind(map(int, part.split("x")), kind)
         return None
 
     @property
@@ -54,8 +57,22 @@ class Row:
         return last if "/" in self.name else ""
 
     @property
+    def is_experiment(self):
+        """Of NN_name/workload/variant."""
+        return (re.fullmatch(r"\d\d_\w+/[^/]+/[^/]+", self.name) is not None
+                and self.regime not in REGIMES)
+
+    @property
+    def workload(self):
+        return self.name.split("/")[1]
+
+    @property
+    def variant(self):
+        return self.name.split("/")[2]
+
+    @property
     def is_step(self):
-        return re.match(r"\d\d_", self.subject) is not None
+        return re.match(r"\d\d_", self.subject) is not None and not self.is_experiment
 
     def get(self, counter):
         return self.counters.get(counter)
@@ -86,7 +103,7 @@ class Results:
     def subjects(self):
         """The steps; not their variants (11_swizzle.padding), nor the copies of a sweep."""
         return sorted({row.subject for row in self.rows.values()
-                       if re.fullmatch(r"\d\d_\w+", row.subject)})
+                       if re.fullmatch(r"\d\d_\w+", row.subject) and row.is_step})
 
     def sizes(self):
         found = {row.size for row in self.rows.values() if row.is_step and row.size}
@@ -263,8 +280,11 @@ def add_baselines(merged):
 
 
 def order(name):
-    """Steps by number, then cuBLAS, then ceilings; sizes by FLOP; burst before sustained."""
+    """Steps by number, then cuBLAS, then ceilings; sizes by FLOP; burst before sustained. The rows
+    of experiments last, in the order in which they were measured."""
     row = Row(name)
+    if row.is_experiment:
+        return (1 << 120, (0, 0, 0), 0, row.subject, "")
     group = 0 if row.is_step else 1 if row.subject.startswith("cublas") else 2
     size = row.size or (0, 0, 0)
     return (sizes.flops(size), size, group, row.subject, row.regime)
@@ -326,13 +346,19 @@ def problems(results):
         found.append("its numbers are synthetic")
     if str(results.context.get("dirty", "0")).lower() not in ("0", "false", "0.0"):
         found.append("it was measured from a tree with changes (dirty)")
-    if not any(row.is_step for row in results.rows.values()):
+    if not any(row.is_step or row.is_experiment for row in results.rows.values()):
         found.append("it has no row of a step")
     for name, row in sorted(results.rows.items()):
+        if row.is_experiment and not (row.seconds and row.get("time_us") and abs(
+                row.seconds * 1e6 / row.get("time_us") - 1) < 0.02):
+            found.append(f"{name}: is neither NN_idea/MxNxK/burst or /sustained nor an "
+                         "experiment's, with its time twice")
+            continue
         if row.is_step and (row.size is None or row.regime not in REGIMES):
             found.append(f"{name}: is not NN_idea/MxNxK/burst or /sustained")
             continue
-        if row.is_step and row.words.get("commit", "unknown") == "unknown":
+        if (row.is_step or row.is_experiment) and row.words.get("commit",
+                                                                "unknown") == "unknown":
             found.append(f"{name}: has no commit")
         if any(not (value == value and abs(value) < 1e18) for value in row.counters.values()):
             found.append(f"{name}: has a counter that is no number")

@@ -2,7 +2,7 @@
 import shutil
 import textwrap
 
-from . import results, sizes, term
+from . import kinds, results, sizes, term
 
 LEGEND = """\
 time: one product. TFLOPS: 2*M*N*K / time. peak%: of the datasheet's Tensor Core peak. ceil%: of
@@ -22,8 +22,9 @@ class Measured:
         self.table = term.Table([("step", width), ("regime", 9), ("time", 7),
                                  ("TFLOPS", 6), ("peak%", 5), ("ceil%", 5), ("x before", 10),
                                  ("best%", 5), ("MHz", 4)])
-        term.say(f"\nC[M][N] = A[M][K] * B[K][N], {sizes.text(size)}, FP16 in, FP32 accumulate, "
-                 "FP16 out" + (f"\n{gpu}" if gpu else ""), term.BOLD)
+        term.say(f"\nC[M][N] = A[M][K] * B[K][N], {sizes.text(size)},"
+                 + (" " if len(kinds.words(sizes.kind_of(size))) < 40 else "\n")
+                 + kinds.words(sizes.kind_of(size)) + (f"\n{gpu}" if gpu else ""), term.BOLD)
         self.table.header()
 
     def row(self, row, colour=None):
