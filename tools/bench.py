@@ -2,11 +2,16 @@
 
   ./ladder bench 06 --sizes 4096,8192 --regimes burst
   ./ladder bench 06 --benchmark_format=csv
+  ./ladder bench 29 --sizes 4096x14336x4096 --kinds NT-bf16,TN
+  ./ladder bench 29 --suite                  cubes, layouts, shapes of language models, odd ones
 
-Like run without plots. Flags that start with --benchmark_ go to Google Benchmark; those that would
+Like run without plots. --suite measures the problems of tools/suite.txt beside cuBLAS: each in
+burst, some sustained too; table, out/suite.json and a heat map. Flags that start with --benchmark_ go to Google Benchmark; those that would
 change the method of measuring are refused. Results go to out/bench.json.
 """
-from .lib import files, options, paths, results, session, setup, steps, term
+from . import run as run_command
+from .lib import (experiments, files, options, paths, plots, results, session, setup, steps, suite,
+                  term)
 
 PASS_ON = "--benchmark_"
 
@@ -14,19 +19,28 @@ PASS_ON = "--benchmark_"
 def arguments(parser):
     options.add_steps(parser)
     options.add_sizes(parser, "4096")
+    options.add_kinds(parser)
+    parser.add_argument("--suite", action="store_true", help="the problems of tools/suite.txt")
     options.add_regimes(parser)
     options.add_out(parser)
     options.add_limit(parser)
 
 
 def main(args):
-    chosen = steps.select(args.steps)
-    size_list = options.size_list(args.sizes)
+    if args.suite:
+        return _suite(args)
+    chosen, around = experiments.pick(args.steps)
+    if around:
+        experiments.need_gpu(around)
+    size_list = options.size_list(args.sizes, args.kinds)
     regimes = options.regimes(args.regimes)
     gpu = options.need_gpu()
     target = files.writable_folder(args.out) / "bench.json"
     ready = setup.ready()
     options.choose_device("gpu", ready)
+    if around and not chosen:
+        return run_command.run_experiments(ready, around, results.Results(), target.parent, args,
+                                           target.name, draw=False)
     fit, unfit = options.supported(chosen, gpu)
     session.offer_emulated(unfit)
     if not fit:
@@ -37,4 +51,22 @@ def main(args):
     session.tell_failures(run)
     if run.children:
         term.say("\n" + paths.shown(target))
+    if around:
+        code = run_command.run_experiments(ready, around, run.merged(), target.parent, args,
+                                           target.name, draw=False) or code
+    return code
+
+
+def _suite(args):
+    step, regimes = steps.one(args.steps), options.regimes(args.regimes)
+    gpu = options.need_gpu()
+    if not step.runs_on(gpu.sm):
+        raise term.UserError(f"{step.id} {step.why_not(gpu.sm)}; {gpu.name} can't run it")
+    files.writable_folder(args.out)
+    ready = setup.ready()
+    options.choose_device("gpu", ready)
+    code, target = suite.bench(ready, step, regimes, args.time_limit, args.out)
+    if target:
+        made = plots.draw(ready, target, args.out, ["suite"])
+        term.say("\n" + ", ".join(paths.shown(p) for p in [target, *made]))
     return code

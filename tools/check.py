@@ -3,19 +3,22 @@
   ./ladder check                               every step, at its own list of awkward shapes
   ./ladder check 06 --sizes 100x77x33          one shape
   ./ladder check 16-25 --random 1000           as many random shapes, drawn by --seed
+  ./ladder check 29 --sizes 100x77x33/NT-bf16  another kind of problem: A row-major, B column-major
   ./ladder check 19 --device emulated --seed 7 another schedule of the emulated device
 
-Inputs are small integers (compared exactly) and random normals (compared with a bound from K).
+Inputs are small integers (compared exactly) and random normals (compared with a bound from K). Of a
+step that takes other layouts, types, factors and batches those are checked and drawn as well.
 On the emulated device races, hazards and deadlocks are reported too, and counters shown.
 """
 import os
 
-from .lib import build, emulated, lock, measure, options, session, setup, sizes, steps, term
+from .lib import build, emulated, experiments, lock, measure, options, session, setup, term
 
 
 def arguments(parser):
     options.add_steps(parser)
     options.add_sizes(parser, None)
+    options.add_kinds(parser)
     parser.add_argument("--random", type=options.positive, metavar="N",
                         help="N random shapes that the step takes, in the place of --sizes")
     options.add_device(parser)
@@ -26,8 +29,13 @@ def arguments(parser):
 
 
 def main(args):
-    chosen = steps.select(args.steps)
-    size_list = sizes.parse(args.sizes) if args.sizes else []
+    chosen, around = experiments.pick(args.steps)
+    if around:
+        experiments.need_gpu(around, args.device == "emulated")
+    if args.kinds and not args.sizes:
+        raise term.UserError("--kinds needs --sizes: without, a step that takes kinds is checked "
+                             "at all of them")
+    size_list = options.size_list(args.sizes, args.kinds) if args.sizes else []
     if args.random and size_list:
         raise term.UserError("--random and --sizes exclude each other")
     if args.device == "gpu":
@@ -39,6 +47,17 @@ def main(args):
         return emulated.check(ready, chosen, size_list, args.seed, args.time_limit, suite=True,
                               report_lines=10**6 if args.trace_report else 40,
                               random=args.random)
+    if around:
+        reasons = experiments.check(ready, experiments.supported(around, ready.gpu),
+                                    args.time_limit)
+        code = 1 if any(reasons.values()) else 0
+        if not chosen:
+            return code
+        return _steps(ready, chosen, size_list, args) or code
+    return _steps(ready, chosen, size_list, args)
+
+
+def _steps(ready, chosen, size_list, args):
     fit, unfit = options.supported(chosen, ready.gpu)
     session.offer_emulated(unfit)
     failed = build.build(ready, "gpu", [s.id for s in fit])

@@ -5,13 +5,13 @@
 
 Timelines come from plots/results/traces/, sweeps from plots/results/sweeps/, waits from
 plots/results/profiles/, roofline and
-utilisation from plots/results/, banks from the kernels themselves. A picture without recorded input
+utilisation from plots/results/, experiments with their timelines from there too, banks from the kernels themselves. A picture without recorded input
 is left out. Each SVG holds a fingerprint of its input.
 """
 import hashlib
 import json
 
-from .lib import banks, child, occupancy, paths, plots, results, setup, steps, term
+from .lib import (banks, child, experiments, occupancy, paths, plots, results, setup, steps, term)
 
 FOLDER = paths.ROOT / "plots" / "figures"
 BANKS = ("08", "11", "11.padding", "16", "23")
@@ -77,6 +77,15 @@ def figures():
         yield f"waits-{file.stem}", digest(file), "see.py", ["waits", file]
     for file in sorted(paths.RECORDED.glob("*.json")):
         data = results.load(file)
+        for e in experiments.everything():
+            rows = experiments.workloads(data, e.id)
+            if rows:
+                yield (f"experiment-{e.id}-{file.stem}", digest(repr(rows)), "experiment.py",
+                       ["bars", file, e.id, "--recorded"])
+            timelines = experiments.recorded_timelines(file, e.id)
+            if timelines.is_file():
+                yield (f"timeline-{e.id}-{file.stem}", digest(timelines), "experiment.py",
+                       ["timeline", timelines, "--recorded"])
         try:
             occupancy.gpu(str(data.context["gpu"]))
         except term.UserError:

@@ -1,11 +1,11 @@
-"""List the steps: number, the GPUs that run it, the idea.
+"""List the steps and the experiments: number, the GPUs that run it, the idea.
 
   ./ladder list            all of them
   ./ladder list 07-12      some
 """
 import shutil
 
-from .lib import device, options, steps, term
+from .lib import device, experiments, options, steps, term
 
 
 def arguments(parser):
@@ -13,9 +13,11 @@ def arguments(parser):
 
 
 def main(args):
-    chosen = steps.select(args.steps)
+    chosen, around = experiments.pick(args.steps)
+    if "all" in args.steps:
+        around = experiments.everything()
     variants = [s for s in steps.everything(variants=True) if s.variant]
-    width = max(len(step.id) for step in chosen)
+    width = max(len(one.id) for one in [*chosen, *around])
     columns = shutil.get_terminal_size((80, 24)).columns if term.is_terminal() else 1000
     for step in chosen:
         term.say(f"{step.id:<{width}}  {step.arch:<4} {step.unit:<9}"
@@ -24,8 +26,15 @@ def main(args):
             if variant.folder == step.folder and not step.variant:
                 term.say(f"{'':<{width}}    variant {step.id[:2]}.{variant.variant}: "
                          + term.clip(variant.idea, max(20, columns - width - 30)))
-    term.say()
-    term.say(here(chosen))
+    if around:
+        if chosen:
+            term.say("\nexperiments around the kernel, outside the ladder; they need a GPU")
+        for one in around:
+            term.say(f"{one.id:<{width}}  {one.arch:<4} {'':<9}"
+                     f"{term.clip(one.idea, max(20, columns - width - 16))}")
+    if chosen:
+        term.say()
+        term.say(here(chosen))
     if term.is_terminal():
         term.say("the second column is the compute capability it needs: 75+ Turing and newer, 80+ "
                  "Ampere,\n90+ Hopper, 90a Hopper only; the third the unit that multiplies",

@@ -10,7 +10,8 @@ from plots/results/ and from nowhere else.
 import hashlib
 import re
 
-from .lib import changes, files, paths, plots, results, setup, sizes, steps, term, traps
+from .lib import (changes, experiments, files, paths, plots, results, setup, sizes, steps, term,
+                  traps)
 
 HEADLINE = (4096, 4096, 4096)
 
@@ -62,6 +63,11 @@ def pages(known, recorded):
             text = fill(text, "measured", measured_tables(step, recorded))
             text = fill(text, "sweep", sweep_tables(step))
             yield page, fill(text, "diff", diff_line(step, by_id.get(step.base)))
+    for one in experiments.everything():
+        page = one.folder / "README.md"
+        if page.is_file():
+            text = page.read_text(encoding="utf-8")
+            yield page, fill(text, "measured", experiment_tables(one, recorded))
     for trap in traps.everything():
         text = trap.page.read_text(encoding="utf-8")
         yield trap.page, fill(text, "trap", traps.recorded_table(trap))
@@ -153,6 +159,37 @@ def sweep_tables(step):
                                             times_before(row)]) + " |")
         tables.append("\n".join(lines))
     return "\n\n".join(tables) or "Not recorded yet."
+
+
+def experiment_tables(experiment, recorded):
+    """A table for each workload: what every experiment has, then counters of its own."""
+    tables = []
+    for data in recorded.values():
+        found = experiments.workloads(data, experiment.id)
+        rows = [row for group in found.values() for row in group]
+        if not rows:
+            continue
+        commits = sorted({row.words.get("commit", "?") for row in rows})
+        tables.append(f"{source_line(data)}, commit {', '.join(commits)}. Times of one iteration; "
+                      "× first: times as fast as the first row.")
+        for workload, group in found.items():
+            shared, own = experiments.columns(group)
+            titles = [experiments.COLUMNS[c] for c in shared] + [c.replace("_", " ") for c in own]
+            lines = [f"**{workload}**", "",
+                     "| " + " | ".join(["variant", "time", "× first", *titles]) + " |",
+                     "|" + "---|" * (3 + len(titles))]
+            for row in group:
+                lines.append("| " + " | ".join([
+                    row.variant, term.duration(row.seconds).replace("us", "µs"),
+                    experiments.times_first(row).replace("±", "± ").replace("-", "–"),
+                    *(experiments.short(row.get(c)).replace("-", "–") if row.get(c) is None else
+                      experiments.short(row.get(c)) for c in shared + own)]) + " |")
+            tables.append("\n".join(lines))
+        left_out = [line.partition(": ")[2] for line in data.context.get("left_out") or []
+                    if line.startswith(f"{experiment.id}:")]
+        if left_out:
+            tables.append("Left out: " + "; ".join(left_out) + ".")
+    return "\n\n".join(tables) or f"Not recorded yet: `./ladder record {experiment.id[:2]}` does it."
 
 
 def ladder_table(known, recorded):

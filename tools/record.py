@@ -3,6 +3,8 @@
   ./ladder record                                    all steps at 4096 and 8192, both regimes
   ./ladder record 06 --sizes 4096                    replaces or adds these rows
   ./ladder record all --resume                       goes on where an interrupted run stopped
+  ./ladder record 30                                 an experiment and its timelines (30-33)
+  ./ladder record 29 --suite                         the suite: plots/results/suite/<gpu>.json
   ./ladder record --merge out/nvidia-h200.json       takes a file from another machine
 
 Only from a clean commit, so that a number can be traced; a GPU machine without .git trusts the id
@@ -12,14 +14,15 @@ starts the file anew. Written after every step, so a run that is cut short keeps
 """
 from pathlib import Path
 
-from .lib import (build, lock, measure, options, paths, results, session, setup, sizes, source,
-                  steps, term)
+from .lib import (build, experiments, lock, measure, options, paths, results, session, setup, sizes,
+                  source, steps, suite, term)
 
 
 def arguments(parser):
     options.add_steps(parser)
     options.add_sizes(parser, "4096,8192")
     options.add_regimes(parser)
+    parser.add_argument("--suite", action="store_true", help="the problems of tools/suite.txt")
     options.add_limit(parser)
     parser.add_argument("--commit", help="the commit of this tree, where there is no .git")
     parser.add_argument("--resume", action="store_true",
@@ -34,7 +37,11 @@ def arguments(parser):
 def main(args):
     if args.merge:
         return _merge(args)
-    chosen = steps.select(args.steps)
+    if args.suite:
+        return _suite(args)
+    chosen, around = experiments.pick(args.steps)
+    if around:
+        experiments.need_gpu(around)
     size_list, regimes = options.size_list(args.sizes), options.regimes(args.regimes)
     gpu = options.need_gpu()
     commit = source.recordable(args.commit)
@@ -42,6 +49,11 @@ def main(args):
     recorded = results.load(target) if target.exists() else results.Results()
     ready = setup.ready()
     options.choose_device("gpu", ready)
+    code = 0
+    if around:
+        code = _experiments(ready, experiments.supported(around, gpu), commit, recorded, target, args)
+    if not chosen:
+        return code
     fit, unfit = options.supported(chosen, gpu)
     session.offer_emulated(unfit)
     if not fit:
@@ -57,11 +69,68 @@ def main(args):
 
     run = session.Session(ready, fit, size_list, regimes, args.time_limit, commit=(commit, False),
                           after_each=keep)
-    code = run.run(skip=have)
+    code = run.run(skip=have) or code
     session.tell_failures(run)
     if not args.no_ceilings:
         code = _ceilings(ready, fit[0], regimes, commit, recorded, target, args) or code
     term.say("\n" + paths.shown(target) + "; now ./ladder readme fills in tables and figures")
+    return code
+
+
+def _experiments(ready, chosen, commit, recorded, target, args):
+    """Rows of experiments, each whole: what is left of an older run of it goes. Their timelines go
+    beside the file."""
+    def keep(run, experiment):
+        fresh = results.Results(run.merged.context, {
+            name: row for name, row in run.merged.rows.items() if row.subject == experiment.id})
+        for name in [n for n, row in recorded.rows.items()
+                     if row.is_experiment and row.subject == experiment.id]:
+            del recorded.rows[name]
+        add(recorded, fresh, args.fresh)
+        results.save(recorded, target)
+        if timelines := run.timelines.get(experiment.id):
+            experiments.save_timelines(experiments.recorded_timelines(target, experiment.id),
+                                       timelines)
+
+    def stale(experiment):
+        rows = [r for found in experiments.workloads(recorded, experiment.id).values()
+                for r in found]
+        return not (args.resume and rows and all(r.words.get("commit") == commit for r in rows))
+
+    run = experiments.Session(ready, [e for e in chosen if stale(e)], (commit, False),
+                              args.time_limit, keep=keep)
+    code = run.run()
+    if run.merged.rows:
+        term.say("\n" + paths.shown(target) + "; now ./ladder readme and ./ladder figures")
+    return code
+
+
+def _suite(args):
+    step, regimes = steps.one(args.steps), options.regimes(args.regimes)
+    gpu = options.need_gpu()
+    if not step.runs_on(gpu.sm):
+        raise term.UserError(f"{step.id} {step.why_not(gpu.sm)}; {gpu.name} can't run it")
+    commit = source.recordable(args.commit)
+    target = args.out or suite.KEPT / results.file_of(gpu.name)
+    recorded = results.load(target) if target.exists() else results.Results()
+    ready = setup.ready()
+    options.choose_device("gpu", ready)
+
+    def keep(run):
+        add(recorded, run.merged(), args.fresh)
+        results.save(recorded, target)
+
+    def have(size, regime):
+        row = recorded.find(step.id, size, regime)
+        return args.resume and row is not None and row.words.get("commit") == commit
+
+    run = suite.Session(ready, step, suite.problems(), regimes, args.time_limit, (commit, False),
+                        after_each=keep)
+    code = run.run(skip=have)
+    if run.failures:
+        term.error(f"{len(run.failures)} problems not measured: "
+                   + ", ".join(sizes.short(size) for size, _ in run.failures))
+    term.say("\n" + paths.shown(target) + "; now ./ladder readme and ./ladder figures")
     return code
 
 
@@ -103,7 +172,9 @@ def add(recorded, new, fresh=False):
     context = {k: v for k, v in new.context.items() if k in results.CONTEXT}
     # "step: size/regime: who, why": what was said of a row that is measured anew goes.
     said = recorded.context.get("left_out") or []
-    said = [line for line in said if "/".join(line.split(": ")[:2]) not in new.rows]
+    said = [line for line in said if "/".join(line.split(": ")[:2]) not in new.rows
+            and not any(row.is_experiment and line.startswith(row.subject + ": ")
+                        for row in new.rows.values())]
     context["left_out"] = sorted(set(said) | set(new.context.get("left_out") or []))
     recorded.context = {**recorded.context, **context}
     recorded.rows.update(new.rows)

@@ -3,6 +3,7 @@
   ./ladder run                       every step this GPU can run, at 4096x4096x4096
   ./ladder run 04-06 --sizes 8192    some steps, another size
   ./ladder run --device emulated     without a GPU: checked at a small size, with counters
+  ./ladder run 30                    an experiment around the kernel (30-33; `all` is the steps)
 
 With a GPU every step is checked at the size to be timed and then measured in both regimes, each
 in a process of its own: one that crashes, hangs or is wrong is one red row. Results go to
@@ -13,8 +14,8 @@ missing. Exit code: 0 when every step asked for is right.
 from pathlib import Path
 
 from . import predict
-from .lib import (emulated, files, occupancy, options, paths, plots, results, session, setup, sizes,
-                  steps, term)
+from .lib import (emulated, experiments, files, occupancy, options, paths, plots, results, session,
+                  setup, sizes, source, steps, term)
 
 
 def arguments(parser):
@@ -30,7 +31,9 @@ def arguments(parser):
 
 
 def main(args):
-    chosen = steps.select(args.steps)
+    chosen, around = experiments.pick(args.steps)
+    if around:
+        experiments.need_gpu(around, args.device == "emulated")
     size_list = sizes.parse(args.sizes) if args.sizes else None
     regimes = options.regimes(args.regimes)
     out = files.writable_folder(args.out)
@@ -42,6 +45,8 @@ def main(args):
             term.say(f"{ready.gpu.name} is there, but {ready.why_no_nvcc}: running emulated",
                      term.YELLOW)
         return _emulated(ready, chosen, size_list, out, args)
+    if around and not chosen:
+        return run_experiments(ready, around, results.Results(), out, args)
     fit, unfit = options.supported(chosen, ready.gpu)
     session.offer_emulated(unfit)
     if not fit:
@@ -57,6 +62,35 @@ def main(args):
     if run.children:
         made = [] if args.no_plots else plots.draw(ready, target, out)
         term.say("\n" + ", ".join(paths.shown(p) for p in [target, *made]))
+    if around:
+        code = run_experiments(ready, around, run.merged(), out, args) or code
+    return code
+
+
+def run_experiments(ready, chosen, before, out, args, name="results.json", draw=True):
+    """Measures them; their rows join those of `before` in the file of results."""
+    fit = experiments.supported(chosen, ready.gpu)
+    if not fit:
+        raise term.UserError(f"{ready.gpu.name} runs none of these experiments")
+    target, written = out / name, []
+
+    def keep(run, experiment):
+        before.context = {**run.merged.context, **before.context}
+        before.rows.update(run.merged.rows)
+        results.save(before, target)
+        written[:] = [target]
+        for key, data in run.timelines.items():
+            experiments.save_timelines(experiments.timelines_file(out, key), data)
+        if draw and not args.no_plots:
+            drawn.extend(plots.experiment(ready, experiment.id, target,
+                                          experiments.timelines_file(out, experiment.id), out))
+
+    drawn = []
+    run = experiments.Session(ready, fit, source.state(), args.time_limit, args.passed_on,
+                              keep=keep)
+    code = run.run()
+    if written:
+        term.say("\n" + ", ".join(paths.shown(p) for p in written + drawn))
     return code
 
 

@@ -81,7 +81,7 @@ Variant streams(int n, bool captured, const Gemm& gemm) {
   Variant variant;
   variant.name = (captured ? "graph_" : "streams_") + std::to_string(n);
   variant.captured = captured;
-  variant.drawn = n == 8 || n == 32;
+  variant.drawn = n == 8;
   variant.counters = {{"streams", n}};
   variant.run = [split = gemm.split(n), fork = std::make_shared<Fork>(n - 1)](const Run& r) {
     const SplitK& s = split[size_t(r.set)];
@@ -99,7 +99,7 @@ Variant streams(int n, bool captured, const Gemm& gemm) {
 Variant one_grid(int n, const Gemm& gemm) {
   Variant variant;
   variant.name = "grid_" + std::to_string(n);
-  variant.drawn = n == 32;
+  variant.drawn = n == 8;
   variant.counters = {{"streams", 1}};
   variant.run = [split = gemm.split(n), n](const Run& r) {
     const SplitK& s = split[size_t(r.set)];

@@ -128,6 +128,10 @@ def _matching(word, known):
             return matching
     elif matching := [s for s in known if s.id[3:] == name]:  # warp_tile
         return matching
+    from . import experiments  # here, since it imports this file
+    if around := experiments.matching(name, experiments.everything()):
+        raise UserError(f"{', '.join(e.id for e in around)}: an experiment, not a step: list, run, "
+                        "check, bench, record and plot take it")
     names = [s.id for s in known] + [s.id[3:] for s in known]
     close = difflib.get_close_matches(name, names, 1, 0.5)
     hint = f"did you mean {close[0]}? " if close else ""
