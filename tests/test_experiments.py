@@ -284,7 +284,7 @@ class Real(unittest.TestCase):
                 self.assertFalse((e.folder / "kernel.cu").exists())
 
     def test_pages(self):
-        """Prediction before measured, with a place for the numbers; 120 lines at most of its own."""
+        """Prediction before measured, a place for the numbers; of its own 120 lines at most."""
         for e in experiments.everything(ROOT / "steps"):
             with self.subTest(e.id):
                 self.assertTrue((e.folder / "README.md").is_file())

@@ -65,7 +65,8 @@ def _experiments(around, out):
         file = next((f for f in sources if f.is_file()
                      and experiments.workloads(results.load(f), e.id)), None)
         if not file:
-            raise term.UserError(f"{e.id} was not measured or recorded yet: ./ladder run {e.id[:2]}")
+            raise term.UserError(f"{e.id} was not measured or recorded yet: "
+                                 f"./ladder run {e.id[:2]}")
         found.append((e, file))
     files.writable_folder(out)
     ready = setup.ready()

@@ -189,7 +189,8 @@ def experiment_tables(experiment, recorded):
                     if line.startswith(f"{experiment.id}:")]
         if left_out:
             tables.append("Left out: " + "; ".join(left_out) + ".")
-    return "\n\n".join(tables) or f"Not recorded yet: `./ladder record {experiment.id[:2]}` does it."
+    number = experiment.id[:2]
+    return "\n\n".join(tables) or f"Not recorded yet: `./ladder record {number}` does it."
 
 
 def ladder_table(known, recorded):

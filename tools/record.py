@@ -51,7 +51,8 @@ def main(args):
     options.choose_device("gpu", ready)
     code = 0
     if around:
-        code = _experiments(ready, experiments.supported(around, gpu), commit, recorded, target, args)
+        fit = experiments.supported(around, gpu)
+        code = _experiments(ready, fit, commit, recorded, target, args)
     if not chosen:
         return code
     fit, unfit = options.supported(chosen, gpu)

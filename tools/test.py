@@ -10,6 +10,7 @@ emulated device at its awkward shapes, then with each barrier, wait, arrival and
 exports: every step's single file compiled. gpu: on a GPU, the tests that need one. What cannot run
 here is skipped by name. The last line counts.
 """
+import json
 import re
 import shutil
 import sys
@@ -18,7 +19,7 @@ import time
 from pathlib import Path
 
 from . import export as exporter
-from .lib import build, child, lock, measure, paths, sass, setup, steps, term
+from .lib import build, child, experiments, lock, measure, paths, sass, setup, steps, term
 
 PARTS = ("tools", "build", "cpp", "emulated", "exports", "gpu")
 
@@ -107,6 +108,28 @@ def test_build(tally, ready, known):
         else:
             tally.ok(f"{step.id} for {targets}, nothing spilled, nothing serialised")
     _machine_code(tally, ready, [s for s in known if s.id not in failed], archs)
+    _experiments(tally, ready, archs)
+
+
+def _experiments(tally, ready, archs):
+    """Those are compiled, and say what their workloads are, which needs no GPU."""
+    found = experiments.everything()
+    failed = build.build(ready, "gpu", [e.id for e in found], archs=archs)
+    for e in found:
+        reason = failed.get(e.id)
+        if reason and e.needs and experiments.why_not_built(e, reason) != reason:
+            tally.skip(f"{e.id} with nvcc", experiments.why_not_built(e, reason))
+            continue
+        if not reason:
+            done = child.run([build.folder("gpu", archs) / "bin" / e.id, "describe"], limit=60)
+            try:
+                names = json.loads(done.out)["workloads"]
+            except (ValueError, KeyError):
+                reason = f"describe: {child.why(done, 60)}"
+        if reason:
+            tally.fail(f"{e.id} with nvcc", reason)
+        else:
+            tally.ok(f"{e.id} with nvcc, {len(names)} workloads")
 
 
 def _machine_code(tally, ready, chosen, archs):
@@ -245,7 +268,8 @@ def test_gpu(tally, ready, known):
     suites = [n for n in ["gpu_tests"] if list(_sources(n))]
     if not ready.gpu or not ready.nvcc:
         why = "no GPU here" if not ready.gpu else ready.why_no_nvcc
-        for name in [*suites, "steps checked on a GPU", "exports run on a GPU"]:
+        for name in [*suites, "steps checked on a GPU", "exports run on a GPU",
+                     "experiments checked on a GPU"]:
             tally.skip(name, why)
         return
     fit = [s for s in known if s.runs_on(ready.gpu.sm)]
@@ -275,3 +299,11 @@ def test_gpu(tally, ready, known):
                     tally.fail(f"{step.id} exported, on the GPU", reason, details)
                 else:
                     tally.ok(f"{step.id} exported, on the GPU: {done.out.splitlines()[-1]}")
+    around = [e for e in experiments.everything() if e.runs_on(ready.gpu.sm)]
+    for e, reason in zip(around, experiments.check(ready, around, quiet=True).values()):
+        if reason and reason == experiments.why_not_built(e, "has no program for this device"):
+            tally.skip(f"{e.id} on the GPU", reason)
+        elif reason:
+            tally.fail(f"{e.id} on the GPU", reason)
+        else:
+            tally.ok(f"{e.id} on the GPU: all variants right")

@@ -175,8 +175,8 @@ class Session:
         return ""
 
 
-def check(ready, chosen, limit=None):
-    """{id: "" or what is wrong}, each said as it comes."""
+def check(ready, chosen, limit=None, quiet=False):
+    """{id: "" or what is wrong}, in the order of `chosen`; each said as it comes."""
     failed = build.build(ready, "gpu", [e.id for e in chosen])
     reasons = {}
     with lock.gpu(ready.gpu.uuid):
@@ -190,6 +190,8 @@ def check(ready, chosen, limit=None):
                 reason = outcome.reason
                 count = len((outcome.data or {}).get("benchmarks", []))
             reasons[e.id] = reason
+            if quiet:
+                continue
             term.say(f"{e.id}: " + (term.one_line(reason) if reason else
                                     f"{count} variants of its workloads right"),
                      term.RED if reason else None)
