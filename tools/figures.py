@@ -3,9 +3,10 @@
   ./ladder figures            draws those whose input has changed, into plots/figures/
   ./ladder figures --check    only says which are stale (exit code 1), as the tests do
 
-Timelines come from plots/results/traces/, waits from plots/results/profiles/, roofline and
-utilisation from plots/results/, as do experiments and their timelines; banks from the kernels
-themselves. A picture without recorded input is left out. Each SVG holds a fingerprint of its input.
+Timelines come from plots/results/traces/, sweeps from plots/results/sweeps/, waits from
+plots/results/profiles/, roofline and utilisation from plots/results/, as do experiments and their
+timelines; banks from the kernels themselves. A picture without recorded input is left out. Each SVG
+holds a fingerprint of its input.
 """
 import hashlib
 import json
