@@ -307,6 +307,16 @@ std::vector<harness::Workload> workloads(World* world, int ranks) {
   return made;
 }
 
+/// What would be wrong on every rank is said once, before there are any.
+void refuse_mistakes(const harness::Program& program, const std::vector<std::string>& arguments,
+                     int gpus) {
+  const harness::ExperimentOptions options = harness::parse_experiment_options(arguments);
+  std::vector<std::string> names;
+  for (const harness::Workload& w : workloads(nullptr, gpus)) names.push_back(w.name);
+  harness::chosen(names, options.workloads, "workload");
+  harness::require_device(program);
+}
+
 /// A rank of several.
 int run_rank(const harness::Program& program, const std::vector<std::string>& arguments,
              const harness::RankInfo& info) {
@@ -347,8 +357,10 @@ int main(int argc, char** argv) {
     int gpus = 0;
     if (cudaGetDeviceCount(&gpus) != cudaSuccess) gpus = 0;
     if (works && info.told && info.size > 1) return run_rank(program, arguments, info);
-    if (works && !info.told && gpus > 1)
+    if (works && !info.told && gpus > 1) {
+      refuse_mistakes(program, arguments, gpus);
       return harness::launch_ranks(program.step, gpus, argv, 900);
+    }
     return harness::experiment_main(program, arguments, [=] { return workloads(nullptr, gpus); });
   } catch (const harness::UsageError& e) {
     why = e.what(), code = 2;
