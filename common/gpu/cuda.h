@@ -61,6 +61,8 @@ struct LaunchConfig {
   dim3 grid, block;
   size_t dynamic_smem = 0;
   dim3 cluster = dim3(1, 1, 1);
+  bool early = false;  // may start before its predecessor ends: the kernel waits itself (PTX
+                       // "griddepcontrol"), and what comes before the wait overlaps
 };
 
 /// Lets `kernel` use more than 48 KB of dynamic shared memory. Call it in `prepare`.
@@ -98,11 +100,18 @@ void launch(Stream stream, const LaunchConfig& config, void (*kernel)(Params...)
   c.blockDim = config.block;
   c.dynamicSmemBytes = config.dynamic_smem;
   c.stream = stream;
-  cudaLaunchAttribute cluster{};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {config.cluster.x, config.cluster.y, config.cluster.z};
-  c.attrs = &cluster;
-  c.numAttrs = config.cluster.x * config.cluster.y * config.cluster.z > 1;
+  cudaLaunchAttribute attributes[2] = {};
+  c.attrs = attributes;
+  if (config.cluster.x * config.cluster.y * config.cluster.z > 1) {
+    cudaLaunchAttribute& cluster = attributes[c.numAttrs++];
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {config.cluster.x, config.cluster.y, config.cluster.z};
+  }
+  if (config.early) {
+    cudaLaunchAttribute& early = attributes[c.numAttrs++];
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+  }
   GPU_CHECK(cudaLaunchKernelEx(&c, kernel, static_cast<Params>(args)...));
 }
 

@@ -40,6 +40,7 @@ struct LaunchConfig {
   dim3 grid, block;
   size_t dynamic_smem = 0;
   dim3 cluster = dim3(1, 1, 1);
+  bool early = false;  // launches run one after the other
 };
 
 template <class... Params>

@@ -96,6 +96,13 @@ PTX_FN void stmatrix_x4(void* row, const uint32_t (&r)[4]) {
                "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
                : "memory");
 }
+/// The reverse of ldmatrix_x4_trans.
+PTX_FN void stmatrix_x4_trans(void* row, const uint32_t (&r)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                   smem_addr(row)),
+               "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+               : "memory");
+}
 
 // ---- mma.sync (sm_80; PTX "mma.m16n8k16") ------------------------------------------------------
 
@@ -227,6 +234,16 @@ PTX_FN void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;
 PTX_FN void cluster_sync() {
   cluster_arrive();
   cluster_wait();
+}
+
+// ---- programmatic dependent launch (sm_90; PTX "griddepcontrol") -------------------------------
+
+/// Waits until the grids that this one depends on have ended and their writes are visible; at once
+/// where the launch did not ask to start early (gpu::LaunchConfig::early).
+PTX_FN void griddepcontrol_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+/// From here on a dependent grid that may start early does, where there is room for it.
+PTX_FN void griddepcontrol_launch_dependents() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
 // ---- TMA (sm_90; PTX "cp.async.bulk.tensor") ---------------------------------------------------

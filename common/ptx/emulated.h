@@ -49,6 +49,9 @@ inline void ldmatrix_x2_trans(uint32_t (&r)[2], const void* row, EMU_HERE) {
 inline void stmatrix_x4(void* row, const uint32_t (&r)[4], EMU_HERE) {
   emu::stmatrix(row, r, 4, false, here);
 }
+inline void stmatrix_x4_trans(void* row, const uint32_t (&r)[4], EMU_HERE) {
+  emu::stmatrix(row, r, 4, true, here);
+}
 inline void mma_m16n8k16_f16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
                              EMU_HERE) {
   emu::mma_m16n8k16(d, a, b, false, here);
@@ -104,6 +107,9 @@ inline uint32_t cluster_ctarank() { return emu::cluster_ctarank(); }
 inline void cluster_arrive(EMU_HERE) { emu::cluster_arrive(here); }
 inline void cluster_wait(EMU_HERE) { emu::cluster_wait(here); }
 inline void cluster_sync(EMU_HERE) { emu::cluster_sync(here); }
+
+inline void griddepcontrol_wait() {}  // launches run one after the other
+inline void griddepcontrol_launch_dependents() {}
 
 // ---- TMA ----------------------------------------------------------------------------------------
 inline void tma_load_2d(void* smem, const CUtensorMap* map, int x, int y, uint64_t* bar, EMU_HERE) {

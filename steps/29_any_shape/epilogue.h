@@ -186,7 +186,6 @@ __device__ void add_up(float (&acc)[Tile::SLABS][Tile::BLOCK_N / 2], const GemmA
       }
     }
   }
-  ptx::bar_sync(1 + wg_id, 128);  // shared_shares has been read
 }
 
 }  // namespace

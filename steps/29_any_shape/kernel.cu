@@ -113,6 +113,8 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, Tile::BLOCKS_PER_SM)
     }
     ptx::fence_mbarrier_init();
   }
+  ptx::griddepcontrol_launch_dependents();  // the next launch may prepare, as this one did:
+  ptx::griddepcontrol_wait();               // from here on it touches global memory
   ptx::cluster_sync();  // no CTA sends before the other's barriers exist
 
   uint32_t iter = 0;  // k tiles so far, over all output tiles: the ring never stops in between
@@ -224,7 +226,8 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, Tile::BLOCKS_PER_SM)
         release(last);
       }
     }
-    if (tid % 128 == 0) ptx::tma_store_wait_group_read<0>();  // shared memory outlives its readers
+    if (!Tile::C_IN_A && tid % 128 == 0)
+      ptx::tma_store_wait_group_read<0>();  // shared memory must outlive the stores that read it
   }
   ptx::cluster_sync();  // and whatever the other CTA sends here
 }

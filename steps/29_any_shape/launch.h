@@ -180,6 +180,7 @@ struct Plan {
     launch.cluster = dim3(unsigned(config.cluster_m));
     launch.grid = dim3(unsigned(args.num_clusters * config.cluster_m));
     launch.dynamic_smem = facts.smem;
+    launch.early = true;
     gpu::allow_dynamic_smem(facts.kernel, facts.smem);
     gpu::launch(stream, launch, facts.kernel, args);
   }
