@@ -52,11 +52,11 @@ def _panel(axis, workload, rows):
             axis.plot([spread["min"] * scale, spread["max"] * scale], [y, y], color=INK,
                       linewidth=1, solid_capstyle="butt")
         words = f"{experiments.short(value)}"
-        if y and row.get("vs_first") is not None:
+        if y and not part and row.get("vs_first") is not None:
             words += f"  ({experiments.short(row.get('vs_first'))}×)"
         if row.get("pct_floor") is not None:
             words += f"  {row.get('pct_floor'):.0f} % of the floor"
-        axis.text(value + longest * 0.01, y, words, va="center", fontsize=7.5, color=INK)
+        axis.text(max(value, spread.get("max", 0) * scale) + longest * 0.01, y, words, va="center", fontsize=7.5, color=INK)
     axis.set_yticks(range(len(rows)))
     axis.set_yticklabels([row.variant for row in rows], fontsize=8)
     axis.invert_yaxis()
@@ -73,11 +73,11 @@ def window(lines):
     """How many microseconds of these iterations are drawn: all of those that end within three times
     the shortest, or the beginning where a lane has too many spans to tell apart."""
     ends = [max(s["end_us"] for s in line["spans"]) for line in lines]
-    limit = max(e for e in ends if e <= 3 * min(ends))
+    longest = limit = max(e for e in ends if e <= 3 * min(ends))
     for line, end in zip(lines, ends):
         for lane in experiments.lanes(line):
             count = sum(s["lane"] == lane and s["name"] != "waits" for s in line["spans"])
-            if lane != "host" and count > MOST_SPANS and end <= limit:
+            if lane != "host" and count > MOST_SPANS and end <= longest:
                 limit = min(limit, end * MOST_SPANS / count)
     return limit
 
@@ -95,8 +95,11 @@ def timeline(data, recorded):
         layout="constrained")
     limits = {w: window([x for x in drawn if x["workload"] == w])
               for w in dict.fromkeys(line["workload"] for line in drawn)}
-    for axis, line in zip(axes[:, 0], drawn):
+    for i, (axis, line) in enumerate(zip(axes[:, 0], drawn)):
         _iteration(axis, line, limits[line["workload"]])
+        if i + 1 < len(drawn) and drawn[i + 1]["workload"] == line["workload"]:
+            axis.set_xlabel("")  # the next panel has the same scale
+            axis.set_xticklabels([])
     headline(figure, f"{data.get('experiment', '')}: one iteration, {data['context']['gpu']}",
              results.Results(data["context"]), recorded)
     return figure

@@ -7,7 +7,7 @@
 #include "common/harness/experiment.h"
 #include "common/harness/reference.h"
 #include "common/harness/session.h"
-#include "steps/30_streams_split_k/chunk.h"
+#include "chunk.h"  // of this folder, so that a copy of it has its own
 
 namespace {
 
