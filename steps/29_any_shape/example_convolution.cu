@@ -3,8 +3,8 @@
 //   out[i][y][x][n] = sum over taps (dy, dx) and c of in[i][y + dy][x + dx][c] * w[n][tap][c]
 // is a GEMM of images * height * width rows, channels_out columns and filter * filter * channels_in
 // of K. Its A would be every pixel's neighbourhood, 9 copies of the image for 3x3. It need not
-// exist: a tile's 128 rows are a box of pixels, say 16x8 of one image, and for another tap the same
-// box is read a pixel further on. Where it sticks out of the image TMA delivers zeros, which is the
+// exist: a tile's 128 rows are a box of pixels, say 8x8 of two images, and for another tap the same
+// box is read a pixel further on. Where it sticks out of the images TMA delivers zeros, which is the
 // padding, and what sticks out of C it does not store.
 #include "variant_batched.cu"
 
@@ -34,16 +34,14 @@ Launch prepare_convolution(const Convolution& s, const void* in, const void* wei
                   {channels, s.width * channels, s.height * s.width * channels}};
   };
   Walk walk{};
-  int64_t least = -1;  // of the boxes of 128 pixels the one that covers an image with fewest
-  for (int box_y = 4; box_y <= 64; box_y *= 2) {
-    const int box_z = BLOCK_M / box_y;
-    const int64_t boxes = ceil_div(s.width, box_y) * ceil_div(s.height, box_z);
-    if (least >= 0 && boxes >= least) continue;
-    least = boxes, walk.box_y = box_y, walk.box_z = box_z;
-  }
-  walk.tiles_y = int(ceil_div(s.width, walk.box_y));
-  walk.tiles_z = int(ceil_div(s.height, walk.box_z));
-  walk.tiles_m = int(least * s.images);
+  for (Box box = {1, 1, 1}; box.w <= BLOCK_M; box.w *= 2)  // of the boxes of 128 pixels the one
+    for (box.z = 1; box.z * box.w <= BLOCK_M; box.z *= 2) {  // that covers all with fewest
+      box.y = BLOCK_M / (box.z * box.w);
+      const int64_t y = ceil_div(s.width, box.y), z = ceil_div(s.height, box.z);
+      const int64_t tiles = y * z * ceil_div(s.images, box.w);
+      if (walk.tiles_m && tiles >= walk.tiles_m) continue;
+      walk.box = box, walk.tiles_y = int(y), walk.tiles_z = int(z), walk.tiles_m = int(tiles);
+    }
   walk.cluster_m = walk.tiles_m > 1 ? MAX_CLUSTER_M : 1;
   walk.k_tiles = int(ceil_div(s.channels_in, BLOCK_K));
   walk.taps = int(s.filter * s.filter);

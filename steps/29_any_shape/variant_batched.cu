@@ -71,16 +71,19 @@ __device__ uint64_t advance(uint64_t desc, int bytes) {
 __device__ int swizzled(int row, int chunk) { return row * BOX_N + (chunk ^ row % 8) * 8; }
 
 // How tiles and k tiles become coordinates. A and C are tensors (x, y, z, w) with x innermost: K of
-// A, N of C. A tile's BLOCK_M rows are a box of box_y times box_z; its K has `taps` parts.
+// A, N of C. A tile's BLOCK_M rows are a box in y, z and w; its K has `taps` parts.
 //                 y               z                 w       taps            B at
 //   batches       row             matrix of A, C    0       1               (k, n, z, w)
 //   attention     token           head              batch   1               (k, n, z, w)
 //   convolution   column          row               image   filter pixels   (channel, n, tap, 0)
+struct Box {
+  int y, z, w;
+};
 struct Walk {
   int tiles_m, tiles_n, tiles;    // along M and N of a matrix; of all matrices (rows: of clusters)
   int tiles_y, tiles_z;           // boxes along y and z, if all are counted one after another
-  int box_y, box_z;               // rows of a tile
-  int next_y, next_z;             // from one consumer's 64 rows to the next one's
+  Box box;                        // rows of a tile
+  Box next;                       // from one consumer's 64 rows to the next one's
   int k_tiles, taps;              // of one tap; how many
   int filter_width, pad;          // taps in a row; where the first one lies before the box
   int moves_a, moves_b;           // 0: the same A, B for all z and w
@@ -101,8 +104,9 @@ __device__ Origin origin_of(int tile, int cta_rank, const Walk& walk) {
   const int rows = min(GROUP_M, tiles_m - group_m), column = in_group / rows;
   const int tile_n = group % 2 == 0 ? column : tiles_n - 1 - column;
   const int box = (matrix * tiles_m + group_m + in_group % rows) * walk.cluster_m + cta_rank;
-  return {tile_n * BLOCK_N, box % walk.tiles_y * walk.box_y,
-          box / walk.tiles_y % walk.tiles_z * walk.box_z, box / walk.tiles_y / walk.tiles_z};
+  return {tile_n * BLOCK_N, box % walk.tiles_y * walk.box.y,
+          box / walk.tiles_y % walk.tiles_z * walk.box.z,
+          box / walk.tiles_y / walk.tiles_z * walk.box.w};
 }
 
 template <Type TYPE, ptx::Major MAJOR_B>
@@ -211,8 +215,8 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
         ptx::fence_proxy_async();  // TMA reads what ordinary stores have written
         ptx::bar_sync(1 + wg_id, 128);
         if (tid % 128 == 0) {
-          ptx::tma_store_4d(&tmap_c, staging, at.n + box * BOX_N, at.y + wg_id * walk.next_y,
-                            at.z + wg_id * walk.next_z, at.w);
+          ptx::tma_store_4d(&tmap_c, staging, at.n + box * BOX_N, at.y + wg_id * walk.next.y,
+                            at.z + wg_id * walk.next.z, at.w + wg_id * walk.next.w);
           ptx::tma_store_commit_group();
         }
       }
@@ -228,25 +232,26 @@ struct Tensor {
   std::array<int64_t, 4> size;
   std::array<int64_t, 3> stride;
 
-  CUtensorMap map(Type type, int x, int y, int z) const {  // of boxes of x times y times z
+  CUtensorMap map(Type type, int x, const Box& box) const {
     return gpu::tensor_map(data, {size[0], size[1], size[2], size[3]},
-                           {stride[0], stride[1], stride[2]}, {x, y, z, 1}, gpu::Swizzle::b128,
-                           type);
+                           {stride[0], stride[1], stride[2]}, {x, box.y, box.z, box.w},
+                           gpu::Swizzle::b128, type);
   }
 };
 
-// Common to all: maps, grid, kernel. `walk` knows its boxes, taps and tiles_m, _y, _z already.
+// Common to all: maps, grid, kernel. `walk` knows its box, taps and tiles_m, _y, _z already.
 Launch launch_walk(Walk walk, const Tensor& a, const Tensor& b, const Tensor& c, bool b_row_major,
                    Type type, int64_t matrices) {
-  const bool halves = walk.box_z > 1;  // of a box, along z or along y: each consumer takes one
-  const int c_y = halves ? walk.box_y : WG_M, c_z = halves ? walk.box_z / NUM_CONSUMERS : 1;
-  walk.next_y = halves ? 0 : c_y, walk.next_z = halves ? c_z : 0;
+  Box part = walk.box;  // a consumer's, of the outermost side that can be parted
+  int& side = part.w > 1 ? part.w : part.z > 1 ? part.z : part.y;
+  int& next = part.w > 1 ? walk.next.w : part.z > 1 ? walk.next.z : walk.next.y;
+  next = side /= NUM_CONSUMERS;
   walk.tiles_n = int(ceil_div(c.size[0], BLOCK_N));
   walk.tiles = int(matrices * ceil_div(walk.tiles_m, walk.cluster_m) * walk.tiles_n);
-  const CUtensorMap tmap_a = a.map(type, BLOCK_K, walk.box_y, walk.box_z);
-  const CUtensorMap tmap_b = b_row_major ? b.map(type, BOX_N, BLOCK_K, 1)
-                                         : b.map(type, BLOCK_K, BLOCK_N / walk.cluster_m, 1);
-  const CUtensorMap tmap_c = c.map(type, BOX_N, c_y, c_z);
+  const CUtensorMap tmap_a = a.map(type, BLOCK_K, walk.box);
+  const CUtensorMap tmap_b = b_row_major ? b.map(type, BOX_N, {BLOCK_K, 1, 1})
+                                         : b.map(type, BLOCK_K, {BLOCK_N / walk.cluster_m, 1, 1});
+  const CUtensorMap tmap_c = c.map(type, BOX_N, part);
   constexpr ptx::Major K_MAJOR = ptx::Major::k, N_MAJOR = ptx::Major::mn;
   const auto kernel = type == Type::f16
                           ? b_row_major ? gemm_kernel<Type::f16, N_MAJOR>
@@ -272,7 +277,7 @@ Launch prepare_products(const Tensor& a, const Tensor& b, const Tensor& c, bool 
   walk.cluster_m = walk.tiles_m > 1 ? MAX_CLUSTER_M : 1;
   walk.tiles_y = ceil_div(walk.tiles_m, walk.cluster_m) * walk.cluster_m;
   walk.tiles_z = int(c.size[2]);
-  walk.box_y = BLOCK_M, walk.box_z = 1;
+  walk.box = {BLOCK_M, 1, 1};
   walk.k_tiles = int(ceil_div(a.size[0], BLOCK_K)), walk.taps = walk.filter_width = 1;
   walk.moves_a = a.size[2] * a.size[3] > 1, walk.moves_b = b.size[2] * b.size[3] > 1;
   walk.alpha = alpha;

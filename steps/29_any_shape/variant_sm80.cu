@@ -2,37 +2,42 @@
 // base: 14_rasterization
 // arch: 80+
 // unit: mma_sync
-// New: four layouts, two types, copies that end inside 16 bytes, C through FP32 staging with alpha
-//      and beta, batches; 128x128 tiles where 128x256 do not fit; rows that cp.async can't take are
-//      copied first, to rows that it can.
+// New: four layouts, two types, three tiles; copies that end inside 16 bytes; C through FP32
+//      staging with alpha and beta; batches. Rows that cp.async can't take are copied first, to
+//      rows that it can.
 // Shapes: any M, N, K, leading dimensions and batch; FP16 or BF16 in; FP16, BF16 or FP32 out.
 #include "common/step.h"
 
 namespace {
 
-constexpr int BLOCK_M = 128;  // BLOCK_N is 256 or 128: a parameter of what depends on it
 constexpr int BLOCK_K = 64;
-constexpr int WARP_M = 64;
-constexpr int WARP_N = 64;
 constexpr int NUM_STAGES = 3;
 constexpr int GROUP_M = 16;
 constexpr int COPY_FROM = 1;  // the first k_inner of a tile with copies
 constexpr int MMA_M = 16, MMA_N = 8, MMA_K = 16;
-constexpr int MMA_ROWS = WARP_M / MMA_M, MMA_COLS = WARP_N / MMA_N;  // in a warp's tile
 constexpr Layout ROW = Layout::row_major, COL = Layout::col_major;
-template <int BLOCK_N>
-constexpr int NUM_THREADS = (BLOCK_M / WARP_M) * (BLOCK_N / WARP_N) * 32;
-static_assert(WARP_M % MMA_M == 0 && WARP_N % MMA_N == 0, "instructions must fill the warp's tile");
-static_assert(WARP_N % (2 * MMA_N) == 0, "one ldmatrix.x4 reads B for two instructions");
 static_assert(BLOCK_K % (2 * MMA_K) == 0 && COPY_FROM < 2, "two sets take turns; one k copies");
 
-template <int BLOCK_N>
-struct SharedStorage {  // a tile lies as its matrix does: rows or columns, one after another
-  alignas(128) half a[NUM_STAGES][BLOCK_M * BLOCK_K];  // [BLOCK_M][BLOCK_K] or the other way round
-  alignas(128) half b[NUM_STAGES][BLOCK_K * BLOCK_N];  // [BLOCK_K][BLOCK_N] or the other way round
+template <int BLOCK_M_, int BLOCK_N_, int WARP_M_, int WARP_N_>
+struct Tile {
+  static constexpr int BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_, WARP_M = WARP_M_, WARP_N = WARP_N_;
+  static constexpr int MMA_ROWS = WARP_M / MMA_M, MMA_COLS = WARP_N / MMA_N;  // in a warp's tile
+  static constexpr int NUM_THREADS = (BLOCK_M / WARP_M) * (BLOCK_N / WARP_N) * 32;
+  static_assert(BLOCK_M % WARP_M == 0 && BLOCK_N % WARP_N == 0, "warps must fill the tile");
+  static_assert(WARP_M % MMA_M == 0 && WARP_N % MMA_N == 0, "instructions must fill the warp's");
+  static_assert(MMA_COLS % 2 == 0, "one ldmatrix.x4 reads B for two instructions");
 };
-static_assert(sizeof(SharedStorage<128>) <= 101376, "must fit every GPU from sm_80 on");
-static_assert(sizeof(SharedStorage<128>) >= BLOCK_M * 128 / WARP_M * MMA_M * 4, "and staging of C");
+using Wide = Tile<128, 256, 64, 64>;   // as step 14; 147 KB: A100, H100, H200
+using Square = Tile<128, 128, 64, 64>;
+using Small = Tile<64, 64, 32, 32>;    // for problems that would leave SMs idle
+
+template <class Tile>
+struct SharedStorage {  // a tile lies as its matrix does: rows or columns, one after another
+  alignas(128) half a[NUM_STAGES][Tile::BLOCK_M * BLOCK_K];  // [BLOCK_M][BLOCK_K] or the reverse
+  alignas(128) half b[NUM_STAGES][BLOCK_K * Tile::BLOCK_N];  // [BLOCK_K][BLOCK_N] or the reverse
+};
+static_assert(sizeof(SharedStorage<Square>) <= 101376, "must fit every GPU from sm_80 on");
+static_assert(sizeof(SharedStorage<Small>) >= MMA_M * 64 * 2 * sizeof(float), "staging of C fits");
 
 struct Params {  // A and B: 16 bits an element, FP16 or BF16; strides from batch to batch
   const half *A, *B;
@@ -53,21 +58,23 @@ __device__ int at(int row, int col) {
   return row * COLS + (col / 8 ^ row % 8) * 8 + col % 8;
 }
 
-// The same for a warp's FP32 staging of C: [MMA_M][WARP_N]. Pairs are written, 4 rows at once, and
-// 8 elements a lane read: the key keeps apart the rows of the one and the halves of the other.
+// The same for a warp's FP32 staging of C, MMA_M rows of COLS. Pairs are written, 4 rows at once,
+// and 8 elements a lane read: the key keeps apart the rows of the one, the halves of the other.
+template <int COLS>
 __device__ int staged_at(int row, int col) {
   const int chunk = col / 4;
-  return row * WARP_N + (chunk ^ row % 4 * 2 ^ chunk / 8) * 4 + col % 4;
+  return row * COLS + (chunk ^ row % 4 * 2 ^ chunk / 8) * 4 + col % 4;
 }
 
 // Where this block's tile starts, and in which batch. Down GROUP_M tiles, then one column on.
-__device__ int locate_tile(int& block_m, int& block_n, int M, int N, int BLOCK_N) {
-  const int tiles_m = ceil_div(M, BLOCK_M), tiles_n = ceil_div(N, BLOCK_N);
+template <class Tile>
+__device__ int locate_tile(int& block_m, int& block_n, int M, int N) {
+  const int tiles_m = ceil_div(M, Tile::BLOCK_M), tiles_n = ceil_div(N, Tile::BLOCK_N);
   const int tile = blockIdx.x % (tiles_m * tiles_n), group_size = GROUP_M * tiles_n;
   const int group = tile / group_size, in_group = tile % group_size;
   const int rows = min(GROUP_M, tiles_m - group * GROUP_M);  // the last group may be lower
-  block_m = (group * GROUP_M + in_group % rows) * BLOCK_M;
-  block_n = in_group / rows * BLOCK_N;
+  block_m = (group * GROUP_M + in_group % rows) * Tile::BLOCK_M;
+  block_n = in_group / rows * Tile::BLOCK_N;
   return blockIdx.x / (tiles_m * tiles_n);
 }
 
@@ -99,7 +106,7 @@ __device__ void load_tile_async(half* smem, const half*& gmem, int64_t ld, int r
 
 // Rows m.. and columns k.. of A for one mma: four 8x8 matrices, two below two. Lane l gives the
 // address of row l % 8 of matrix l / 8; a tile that lies [k][m] is transposed on the way.
-template <Layout LAYOUT>
+template <Layout LAYOUT, int BLOCK_M>
 __device__ void load_fragment_a(uint32_t (&frag)[4], const half* smem_a, int m, int k) {
   const int lane_id = threadIdx.x % 32, low = lane_id % 16, high = lane_id / 16 * 8;
   if constexpr (LAYOUT == ROW)
@@ -121,38 +128,44 @@ __device__ void load_fragments_b(uint32_t (&frag)[2][2], const half* smem_b, int
   frag[1][0] = r[2], frag[1][1] = r[3];
 }
 
-// C = alpha * staged + beta * C for the MMA_M x WARP_N elements at (m, n), VEC neighbours a lane.
-template <class T, int VEC>
+// C = alpha * staged + beta * C for MMA_M x COLS elements at (m, n), VEC neighbours a lane.
+template <class T, int VEC, int COLS>
 __device__ void store_rows(const Params& p, T* C, const float* staging, int m, int n) {
   struct alignas(VEC * sizeof(T) < 16 ? VEC * sizeof(T) : 16) Pack { T v[VEC]; };
-  for (int i = threadIdx.x % 32; i < MMA_M * WARP_N / VEC; i += 32) {
-    const int row = i / (WARP_N / VEC), col = i % (WARP_N / VEC) * VEC;
-    if (m + row >= p.M || n + col >= p.N) continue;
+#pragma unroll 4
+  for (int i = threadIdx.x % 32; i < MMA_M * COLS / VEC; i += 32) {
+    const int row = i / (COLS / VEC), col = i % (COLS / VEC) * VEC;
+    const bool inside = m + row < p.M && n + col < p.N;
     auto* place = reinterpret_cast<Pack*>(&C[int64_t(m + row) * p.ldc + n + col]);
     Pack old = {}, out;
-    if (p.beta != 0) old = *place;  // otherwise C may hold anything
+    if (inside && p.beta != 0) old = *place;  // otherwise C may hold anything
     for (int e = 0; e < VEC; ++e)
-      out.v[e] = p.alpha * staging[staged_at(row, col + e)] + p.beta * float(old.v[e]);
-    *place = out;
+      out.v[e] = p.alpha * staging[staged_at<COLS>(row, col + e)] + p.beta * float(old.v[e]);
+    if (inside) *place = out;
   }
 }
-template <class T>
+template <class T, int COLS>
 __device__ void store_rows(const Params& p, int batch, const float* staging, int m, int n) {
   T* C = static_cast<T*>(p.C) + batch * p.stride_c;
-  p.vector_c ? store_rows<T, 8>(p, C, staging, m, n) : store_rows<T, 1>(p, C, staging, m, n);
+  if (p.vector_c)
+    store_rows<T, 8, COLS>(p, C, staging, m, n);
+  else
+    store_rows<T, 1, COLS>(p, C, staging, m, n);
 }
 
-template <int BLOCK_N, Layout LAYOUT_A, Layout LAYOUT_B, Type TYPE>
-__global__ void __launch_bounds__(NUM_THREADS<BLOCK_N>)
+template <class Tile, Layout LAYOUT_A, Layout LAYOUT_B, Type TYPE>
+__global__ void __launch_bounds__(Tile::NUM_THREADS)
     gemm_kernel(const __grid_constant__ Params p) {
-  constexpr int THREADS = NUM_THREADS<BLOCK_N>;
-  auto& smem = *static_cast<SharedStorage<BLOCK_N>*>(ptx::dynamic_smem());
+  constexpr int BLOCK_M = Tile::BLOCK_M, BLOCK_N = Tile::BLOCK_N, THREADS = Tile::NUM_THREADS;
+  constexpr int WARP_M = Tile::WARP_M, WARP_N = Tile::WARP_N;
+  constexpr int MMA_ROWS = Tile::MMA_ROWS, MMA_COLS = Tile::MMA_COLS;
+  auto& smem = *static_cast<SharedStorage<Tile>*>(ptx::dynamic_smem());
   for (int stage = 0; stage < NUM_STAGES; ++stage) {
     ptx::label(smem.a[stage], sizeof(smem.a[stage]), "A", stage);
     ptx::label(smem.b[stage], sizeof(smem.b[stage]), "B", stage);
   }
   int block_m, block_n;
-  const int batch = locate_tile(block_m, block_n, p.M, p.N, BLOCK_N);
+  const int batch = locate_tile<Tile>(block_m, block_n, p.M, p.N);
   const int warp_id = threadIdx.x / 32, lane_id = threadIdx.x % 32;
   const int warp_m = warp_id / (BLOCK_N / WARP_N) * WARP_M;
   const int warp_n = warp_id % (BLOCK_N / WARP_N) * WARP_N;
@@ -199,7 +212,7 @@ __global__ void __launch_bounds__(NUM_THREADS<BLOCK_N>)
       const int set = k_inner % 2;  // is read, while the other one, a k_inner older, multiplies
       const int k = k_inner * MMA_K;
       for (int i = 0; i < MMA_ROWS; ++i)
-        load_fragment_a<LAYOUT_A>(frag_a[set][i], smem.a[stage], warp_m + i * MMA_M, k);
+        load_fragment_a<LAYOUT_A, BLOCK_M>(frag_a[set][i], smem.a[stage], warp_m + i * MMA_M, k);
       for (int j = 0; j < MMA_COLS; j += 2)
         load_fragments_b<LAYOUT_B, BLOCK_N>(frag_b[set][j / 2], smem.b[stage], k,
                                             warp_n + j * MMA_N);
@@ -225,79 +238,28 @@ __global__ void __launch_bounds__(NUM_THREADS<BLOCK_N>)
     for (int j = 0; j < MMA_COLS; ++j)
       for (int r = 0; r < 4; r += 2)
         *reinterpret_cast<float2*>(
-            &staging[staged_at(r * 4 + lane_id / 4, j * MMA_N + lane_id % 4 * 2)]) =
+            &staging[staged_at<WARP_N>(r * 4 + lane_id / 4, j * MMA_N + lane_id % 4 * 2)]) =
             make_float2(acc[i][j][r], acc[i][j][r + 1]);
     __syncwarp();
     const int m = block_m + warp_m + i * MMA_M, n = block_n + warp_n;
-    if (p.type_c == Type::f16) store_rows<half>(p, batch, staging, m, n);
-    if (p.type_c == Type::bf16) store_rows<nv_bfloat16>(p, batch, staging, m, n);
-    if (p.type_c == Type::f32) store_rows<float>(p, batch, staging, m, n);
+    if (p.type_c == Type::f16) store_rows<half, WARP_N>(p, batch, staging, m, n);
+    if (p.type_c == Type::bf16) store_rows<nv_bfloat16, WARP_N>(p, batch, staging, m, n);
+    if (p.type_c == Type::f32) store_rows<float, WARP_N>(p, batch, staging, m, n);
     __syncwarp();  // before the next rows take its place
   }
 }
 
-// Copies the rows of a batch of matrices to rows that begin at multiples of 16 bytes. A warp a row.
-__global__ void pad_kernel(const half* in, int64_t ld, int64_t stride, half* out, int64_t padded_ld,
-                           int64_t rows, int64_t cols, int64_t batch) {
-  const int64_t warps = int64_t(gridDim.x) * blockDim.x / 32;
-  int64_t row = (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
-  for (; row < rows * batch; row += warps) {
-    const half* from = in + row / rows * stride + row % rows * ld;
-    for (int64_t col = threadIdx.x % 32 * 8; col < cols; col += 32 * 8) {
-      struct alignas(16) Chunk { half v[8]; } chunk = {};
-      for (int e = 0; e < 8; ++e)
-        if (col + e < cols) chunk.v[e] = from[col + e];
-      *reinterpret_cast<Chunk*>(&out[row * padded_ld + col]) = chunk;
-    }
-  }
-}
-
-bool by_chunks(const void* base, int64_t ld, int64_t stride) {  // do all rows start at 16 bytes?
-  return reinterpret_cast<uintptr_t>(base) % 16 == 0 && ld % 8 == 0 && stride % 8 == 0;
-}
-
-// What brings `rows` x `cols` elements of 16 bits into a form that the kernel takes: nothing, or
-// the pad kernel, whose result takes the matrix's place in base, ld and stride.
-Launch pad(const half*& base, int64_t& ld, int64_t& stride, int64_t rows, int64_t cols,
-           int64_t batch, const char* name) {
-  if (by_chunks(base, ld, stride)) return [](gpu::Stream) {};
-  const int64_t padded_ld = ceil_div(cols, 8) * 8;
-  if (stride == 0) batch = 1;  // shared by all
-  const auto padded = std::make_shared<gpu::Buffer>(batch * rows * padded_ld * sizeof(half), name);
-  gpu::LaunchConfig config;
-  config.grid = dim3(unsigned(std::min<int64_t>(ceil_div(batch * rows, 8), gpu::num_sms() * 8)));
-  config.block = dim3(8 * 32);
-  const half* in = base;
-  const int64_t in_ld = ld, in_stride = stride;
-  base = padded->get<half>(), ld = padded_ld, stride = stride ? rows * padded_ld : 0;
-  return [=](gpu::Stream stream) {
-    gpu::launch(stream, config, pad_kernel, in, in_ld, in_stride, padded->get<half>(), padded_ld,
-                rows, cols, batch);
-  };
-}
-
-template <int BLOCK_N, Type TYPE>
-auto kernel_for(Layout a, Layout b) {
-  if (a == ROW)
-    return b == ROW ? gemm_kernel<BLOCK_N, ROW, ROW, TYPE> : gemm_kernel<BLOCK_N, ROW, COL, TYPE>;
-  return b == ROW ? gemm_kernel<BLOCK_N, COL, ROW, TYPE> : gemm_kernel<BLOCK_N, COL, COL, TYPE>;
-}
-template <int BLOCK_N>
-auto kernel_for(const Problem& p) {
-  return p.type_ab == Type::f16 ? kernel_for<BLOCK_N, Type::f16>(p.layout_a, p.layout_b)
-                                : kernel_for<BLOCK_N, Type::bf16>(p.layout_a, p.layout_b);
-}
-
-int64_t num_tiles(const Problem& p, int block_n) {
-  return ceil_div(p.M, BLOCK_M) * ceil_div(p.N, block_n) * p.batch;
-}
+#include "sm80_launch.h"
 
 std::string supports(const Problem& p) {
   const int64_t limit = (int64_t{1} << 31) - 1024;
   if (p.M < 1 || p.N < 1 || p.K < 1 || p.batch < 1) return "M, N, K and batch must be at least 1";
   if (p.M > limit || p.N > limit || p.K > limit) return "M, N and K must be below 2^31 - 1024";
-  if (num_tiles(p, 128) > limit) return "takes at most 2^31 tiles of 128x128, all batches together";
+  if (ceil_div(p.M, 64) * ceil_div(p.N, 64) * p.batch > limit)
+    return "takes at most 2^31 tiles of 64x64, all batches together";
   if (p.type_ab == Type::f32) return "takes FP16 or BF16 inputs";
+  if (forced_tile() && !find(choices(p), forced_tile()))
+    return std::string("LADDER_GEMM_CONFIG=") + forced_tile() + " is no tile that fits here";
   if (p.bias || p.activation != Activation::none) return "takes no bias and no activation";
   if (p.lda < (p.layout_a == ROW ? p.K : p.M) || p.ldb < (p.layout_b == ROW ? p.N : p.K) ||
       p.ldc < p.N)
@@ -316,24 +278,20 @@ Launch prepare(const Problem& p) {
                            "padded A");
   const Launch pad_b = pad(k.B, k.ldb, k.stride_b, row_b ? p.K : p.N, row_b ? p.N : p.K, p.batch,
                            "padded B");
-  // The wide tile where it fits, unless it fills the GPU worse: then the other one, whose time we
-  // take to be 55 % of it.
-  const auto waves = [&](int block_n) { return ceil_div(num_tiles(p, block_n), gpu::num_sms()); };
-  const bool wide = gpu::max_smem_per_block() >= int(sizeof(SharedStorage<256>)) &&
-                    waves(256) * 100 <= waves(128) * 55;
+  const std::vector<Choice> all = choices(p);
+  const Choice tile = forced_tile() ? *find(all, forced_tile()) : all[0];
   gpu::LaunchConfig config;
-  config.grid = dim3(unsigned(num_tiles(p, wide ? 256 : 128)));
-  config.block = dim3(wide ? NUM_THREADS<256> : NUM_THREADS<128>);
-  config.dynamic_smem = wide ? sizeof(SharedStorage<256>) : sizeof(SharedStorage<128>);
-  const auto kernel = wide ? kernel_for<256>(p) : kernel_for<128>(p);
-  gpu::allow_dynamic_smem(kernel, config.dynamic_smem);
+  config.grid = dim3(unsigned(num_tiles(p, tile)));
+  config.block = dim3(tile.threads);
+  config.dynamic_smem = tile.smem;
+  gpu::allow_dynamic_smem(tile.kernel, tile.smem);
   return [=](gpu::Stream stream) {
     pad_a(stream);
     pad_b(stream);
-    gpu::launch(stream, config, kernel, k);
+    gpu::launch(stream, config, tile.kernel, k);
   };
 }
 
 }  // namespace
 
-REGISTER_STEP(supports, prepare);
+REGISTER_STEP(supports, prepare, candidates);
