@@ -4,6 +4,7 @@
   plot.py ladder plots/results/nvidia-h200.json -o out --sizes 4096
   plot.py sizes  out/results.json
   plot.py sweep  out/sweep.json
+  plot.py suite  out/suite.json
 
 Writes PNG and SVG and prints their names. Needs matplotlib; ./ladder plot sets that up.
 """
@@ -293,7 +294,82 @@ def sweep(data, size_list, regimes, recorded):
     return figure
 
 
-KINDS = {"ladder": ladder, "sizes": over_sizes, "sweep": sweep}
+# ---- the suite -----------------------------------------------------------------------------------
+
+def suite(data, size_list, regimes, recorded):
+    """A heat map: a line per problem, how many times as fast as cuBLAS in the cells."""
+    from tools.lib import suite as shapes
+    plt = pyplot()
+    subject = next((s for s in data.subjects() if any(
+        shapes.better(row) for row in data.rows.values() if row.subject == s)), None)
+    if not subject:
+        raise UserError("the file has no step that was measured beside cuBLAS")
+    columns = [(regime, words, value) for regime in regimes
+               for words, value in (("default", lambda row: row.get("vs_cublas_default")),
+                                    ("better", shapes.better))]
+    listed = [p for p in shapes.problems() if p.size in size_list]
+    known = {p.size for p in listed}
+    lines = [(p.group, p.size) for p in listed]
+    lines += [("others", size) for size in size_list if size not in known]
+    # Two panels, each with a gap and a heading between its groups.
+    halves, spots = [[], []], [0, 0]
+    for group in dict.fromkeys(group for group, _ in lines):
+        sizes_of_it = [size for g, size in lines if g == group]
+        side = 0 if spots[0] == 0 or spots[0] + len(sizes_of_it) <= 0.56 * len(lines) + 4 else 1
+        halves[side].append((group, spots[side], sizes_of_it))
+        spots[side] += len(sizes_of_it) + 1.3
+    halves = [half for half in halves if half]
+    height = max(spots)
+    figure, axes = plt.subplots(1, len(halves), squeeze=False, layout="constrained",
+                                figsize=(5.6 * len(halves), 0.9 + 0.235 * (height + 2)))
+    colours = plt.get_cmap("RdBu")
+    for axis, half in zip(axes[0], halves):
+        _suite_panel(axis, data, subject, half, columns, colours, height)
+    said = [f"{found.regime} {found.geomean:.3f} (least {found.least:.2f})" for regime in regimes
+            if (found := shapes.summary(data, regime, subject))]
+    headline(figure, f"{subject}: times as fast as cuBLAS, {data.context['gpu']}", data, recorded)
+    figure.text(0.012, 0.004, "better: the better of cuBLAS' default algorithm and the best of 16. "
+                "Geometric mean to it: " + ", ".join(said) + ". Blue: faster than cuBLAS.",
+                fontsize=8, color=SOFT)
+    figure.get_layout_engine().set(rect=(0, 0.025, 1, 1 - 0.58 / figure.get_figheight() - 0.025))
+    return figure
+
+
+def _suite_panel(axis, data, subject, half, columns, colours, height):
+    from math import log
+    widest = log(1.25)  # where the colour is deepest
+    for group, top, size_list in half:
+        axis.text(-0.05, top - 0.15, group.replace("_", " "), fontweight="bold", fontsize=8.5,
+                  va="bottom", ha="right")
+        for line, size in enumerate(size_list):
+            y = top + line
+            axis.text(-0.05, y + 0.5, sizes.short(size), fontsize=7.5, va="center", ha="right")
+            for x, (regime, _, value) in enumerate(columns):
+                row = data.find(subject, size, regime)
+                ratio = value(row) if row else None
+                if not ratio:
+                    continue
+                shade = max(-1.0, min(1.0, log(ratio) / widest))
+                axis.add_patch(_rectangle(x, y, colours(0.5 + 0.5 * shade)))
+                axis.text(x + 0.5, y + 0.5, f"{ratio:.2f}" if ratio < 9.95 else f"{ratio:.0f}",
+                          fontsize=7.5, ha="center", va="center",
+                          color="white" if abs(shade) > 0.65 else INK)
+    axis.set_xlim(-2.9, len(columns))
+    axis.set_ylim(height, -1.6)
+    axis.axis("off")
+    for x, (regime, words, _) in enumerate(columns):
+        axis.text(x + 0.5, -0.75, words, fontsize=7.5, ha="center", va="bottom", color=SOFT)
+        if x % 2 == 0:
+            axis.text(x + 1, -1.45, regime, fontsize=8.5, ha="center", va="bottom",
+                      color=BURST if regime == "burst" else SUSTAINED)
+
+
+def _rectangle(x, y, colour):
+    from matplotlib.patches import Rectangle
+    return Rectangle((x + 0.02, y + 0.04), 0.96, 0.92, facecolor=colour, edgecolor="none")
+
+
+KINDS = {"ladder": ladder, "sizes": over_sizes, "sweep": sweep, "suite": suite}
 
 
 def save(figure, out, name, description="", endings=("png", "svg")):

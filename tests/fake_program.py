@@ -37,8 +37,26 @@ def bench_rows(step, size, regime):
         yield row
 
 
+def tune(step, words, how, size):
+    rows, skip = [], option(words, "--skip").split(",")
+    for i, config in enumerate(("128x256/c2", "128x128/c2", "256x192/c2")):
+        if config in skip:
+            continue
+        print(f"trying {size} {config}", flush=True)
+        if how == "stuck at a candidate" and i == 1:
+            time.sleep(600)
+        if how == "crashes at all":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        rows.append({"name": size, "config": config, "us": 100.0 - 10 * i, "built_in": int(i == 0)})
+    with open(option(words, "--json"), "w") as file:
+        json.dump({"context": {}, "benchmarks": rows}, file)
+
+
 def main(step, words):
     how = os.environ.get(f"FAKE_{step}", "")
+    if log := os.environ.get("FAKE_STARTS"):
+        with open(log, "a") as file:
+            file.write(" ".join(words) + "\n")
     if how == "hang with child":  # of its own, which has to go too
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     if how.startswith("hang"):
@@ -59,6 +77,17 @@ def main(step, words):
     if how == "slow":
         time.sleep(2)
     regimes = option(words, "--regimes", "burst,sustained").split(",")
+    bad = os.environ.get("FAKE_BAD_SIZE", "")  # one that fails, in the way that `how` says
+    if bad and bad in size_list and words[0] == "bench":
+        for size in size_list[:size_list.index(bad)]:
+            print(f"{step} {size}/{regimes[0]} 1.000 ms 5.0 TFLOPS", flush=True)
+        if how == "bad hang":
+            time.sleep(600)
+        if how == "bad crash":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        fail(f"{step}: wrong at {bad}, C[3][5] is 7, should be 8", 1)
+    if words[0] == "tune":
+        return tune(step, words, how, size_list[0])
     if words[0] == "check":
         rows = [{"name": f"{step}/{size}/check", "run_type": "iteration", "right": 1, "reason": ""}
                 for size in size_list]

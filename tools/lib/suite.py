@@ -108,8 +108,8 @@ class Session:
             raise term.UserError(f"{self.step.id}: {failed}", 1)
         term.say(f"\n{self.step.id}, {len(self.chosen)} problems, C[M][N] = A[M][K] * B[K][N]\n"
                  f"{self.setup.gpu.name}", term.BOLD)
-        self.table = term.Table([("problem", 28), ("regime", 9), ("time", 8), ("TFLOPS", 7),
-                                 ("x default", 9), ("x best", 7), ("x better", 8)])
+        self.table = term.Table([("problem", 30), ("regime", 9), ("time", 8), ("TFLOPS", 7),
+                                 ("x default", 9), ("x best", 7)])
         self.table.header()
         with lock.gpu(self.setup.gpu.uuid):
             for group in groups(self.chosen).values():
@@ -151,8 +151,8 @@ class Session:
 
     def tell(self, data):
         term.say()
-        table = term.Table([("group", 12), ("regime", 9), ("problems", 8), ("x default", 9),
-                            ("x better", 8), ("least", 6), ("where", 28)])
+        table = term.Table([("group", 8), ("regime", 9), ("n", 3), ("x default", 9),
+                            ("x better", 8), ("least", 6), ("where", 29)])
         table.header()
         for regime in self.regimes:
             for group in [*groups(self.chosen), None]:
@@ -161,15 +161,15 @@ class Session:
                     table.row([group or "all", regime, found.count,
                                term.number(found.geomean_default, 3),
                                term.number(found.geomean, 3), term.number(found.least, 3),
-                               sizes.text(found.where)], None if group else term.BOLD)
-        term.say("x: times as fast as cuBLAS (geometric means): its default algorithm, the best of "
-                 "16, and the\nbetter of these two.", term.DIM)
+                               sizes.short(found.where)], None if group else term.BOLD)
+        term.say("x: times as fast as cuBLAS (geometric means): its default algorithm, the best\n"
+                 "of 16, and the better of these two.", term.DIM)
 
 
 def cells(row):
     return [sizes.short(row.size), row.regime, term.duration(row.seconds).replace(" ", ""),
             term.tflops(row.get("tflops")), term.number(row.get("vs_cublas_default"), 3),
-            term.number(row.get("vs_cublas_best"), 3), term.number(better(row), 3)]
+            term.number(row.get("vs_cublas_best"), 3)]
 
 
 def culprit(outcome, size_list):
