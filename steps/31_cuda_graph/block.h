@@ -58,9 +58,7 @@ class Block {
                                                           : D);
     between_bytes_ = size_t(next - between_) * sizeof(half);
     for (int i = 0; i < sets; ++i) sets_.push_back(make_set(uint64_t(i)));
-    for (auto* kernel : {small_gemm<Right::weights>, small_gemm<Right::values>,
-                         small_gemm<Right::keys>})
-      gpu::allow_dynamic_smem(kernel, NUM_STAGES * STAGE * sizeof(half));
+    gpu::allow_dynamic_smem(small_gemm<Right::weights, 32>, Ring<32>::bytes(MLP));
     gpu::synchronize();
   }
 
@@ -87,9 +85,9 @@ class Block {
       };
     };
     const auto attention = [this](auto* kernel, Matrices a, Matrices b, Matrices c, int N, int K) {
-      const dim3 grid(unsigned(N / TILE), T / TILE, unsigned(sequences_ * HEADS));
+      const dim3 grid(unsigned(N / 64), T / 64, unsigned(sequences_ * HEADS));
       return [=](const How& how) {
-        launch(how, grid, NUM_THREADS, smem_of(K), kernel, a, b, c, K, how.stamp);
+        launch(how, grid, NUM_THREADS, Ring<64>::bytes(K), kernel, a, b, c, K, how.stamp);
       };
     };
     const int score_rows = rows * HEADS, eights = rows * (MLP / 8);
@@ -98,14 +96,15 @@ class Block {
     return {
         {"norm", norm(s.x, s.gain, s.shift, normed_), true},
         product("QKV", gemm, normed_, s.qkv, qkv_, 3 * D, D),
-        {"scores", attention(small_gemm<Right::keys>, queries, keys, scores, T, HEAD), true},
+        {"scores", attention(small_gemm<Right::keys, 64>, queries, keys, scores, T, HEAD), true},
         {"softmax",
          [=](const How& how) {
            launch(how, ceil_div(score_rows, ROWS), 32 * ROWS, 0, softmax, scores_data, score_rows,
                   how.stamp);
          },
          true},
-        {"values", attention(small_gemm<Right::values>, scores, values, attended, HEAD, T), true},
+        {"values",
+         attention(small_gemm<Right::values, 64>, scores, values, attended, HEAD, T), true},
         product("projection", gemm, attended_, s.projection, projected_, D, D),
         {"add", sum(s.x, projected_, residual_), true},
         {"norm", norm(residual_, s.gain + D, s.shift + D, normed_), true},
@@ -153,10 +152,6 @@ class Block {
     half *x, *gain, *shift, *qkv, *projection, *up, *down, *out;  // gain, shift: of both norms
   };
 
-  static size_t smem_of(int K) {
-    return size_t(std::min(NUM_STAGES, K / TILE)) * STAGE * sizeof(half);
-  }
-
   half* allocate(int64_t halves) {
     memory_.push_back(std::make_unique<gpu::Buffer>(size_t(halves) * sizeof(half), "block"));
     return memory_.back()->get<half>();
@@ -194,17 +189,22 @@ class Block {
       if (!handle_) handle_ = {cublas_handle(), cublasDestroy};
       return {name, [=](const How& how) { cublas(how.stream, A, weights, C, M, N, K); }, false};
     }
-    // Large tiles are the faster ones once they are as many as there are SMs.
-    if (ceil_div(M, 128) * ceil_div(N, 256) >= gpu::num_sms()) {
-      const Launch step = harness::find_step(LARGE).prepare(make_problem(M, N, K, A, weights, C));
-      return {name, [=](const How& how) { step(how.stream); }, false};
+    // The largest tiles that still are enough for the SMs: they move the fewest bytes.
+    const auto tiles = [&](int m, int n) { return ceil_div(M, m) * ceil_div(N, n); };
+    const char* step = tiles(128, 256) >= gpu::num_sms()       ? "23_tma_store"
+                       : 6 * tiles(128, 128) >= gpu::num_sms() ? "18_wgmma_pipeline"
+                                                               : nullptr;
+    if (step) {
+      const Problem problem = make_problem(M, N, K, A, weights, C);
+      const Launch prepared = harness::find_step(step).prepare(problem);
+      return {name, [=](const How& how) { prepared(how.stream); }, false};
     }
-    const dim3 grid(unsigned(N / TILE), unsigned(M / TILE));
+    const dim3 grid(unsigned(N / 32), unsigned(M / 32));
     const Matrices a = {A, K}, b = {weights, N}, c = {C, N};
     return {name,
             [=](const How& how) {
-              launch(how, grid, NUM_THREADS, smem_of(K), small_gemm<Right::weights>, a, b, c, K,
-                     how.stamp);
+              launch(how, grid, NUM_THREADS, Ring<32>::bytes(K), small_gemm<Right::weights, 32>, a,
+                     b, c, K, how.stamp);
             },
             true};
   }
@@ -306,7 +306,6 @@ class Block {
     return sum(residual, product_with(hidden, s.down, D, MLP));
   }
 
-  static constexpr const char* LARGE = "23_tma_store";
   int sequences_;
   int64_t tokens_;
   std::vector<std::unique_ptr<gpu::Buffer>> memory_;

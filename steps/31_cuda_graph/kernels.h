@@ -18,22 +18,26 @@ constexpr int T = 64;  // tokens of a sequence
 __device__ inline void start_next() { cudaTriggerProgrammaticLaunchCompletion(); }
 __device__ inline void wait_for_previous() { cudaGridDependencySynchronize(); }
 
-/// When the first warp of a kernel began and the last one ended, for the picture. All zero before.
+/// When a kernel began and ended, for the picture. All zero before.
 struct Stamp {
-  unsigned long long not_begin, end;  // ~begin, so that both are maxima
+  unsigned long long begin, end;
 };
-/// Writes the stamp, if there is one, from its construction to its end.
+/// Writes the stamp, if there is one, from its construction to its end. The first CTA begins, and
+/// one of the last thousand ends: if all wrote, large grids would queue up for it.
 class Stamped {
  public:
-  __device__ explicit Stamped(Stamp* stamp) : stamp_(threadIdx.x % 32 ? nullptr : stamp) {
-    if (stamp_) atomicMax(&stamp_->not_begin, ~static_cast<unsigned long long>(now()));
+  __device__ explicit Stamped(Stamp* stamp) : stamp_(threadIdx.x ? nullptr : stamp) {
+    if (stamp_ && linear() == 0) stamp_->begin = harness::globaltimer();
   }
   __device__ ~Stamped() {
-    if (stamp_) atomicMax(&stamp_->end, static_cast<unsigned long long>(now()));
+    if (!stamp_ || linear() + 1024 < gridDim.x * gridDim.y * gridDim.z) return;
+    atomicMax(&stamp_->end, static_cast<unsigned long long>(harness::globaltimer()));
   }
 
  private:
-  __device__ static uint64_t now() { return harness::globaltimer(); }
+  __device__ static unsigned linear() {
+    return (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+  }
   Stamp* stamp_;
 };
 
@@ -152,97 +156,117 @@ struct Matrices {
   __device__ half* of(int z) const { return data + z % HEADS * head + z / HEADS * sequence; }
 };
 
-constexpr int TILE = 64;  // of M, N and K
-constexpr int WARP_TILE = 32;
-constexpr int NUM_STAGES = 4;
-constexpr int NUM_THREADS = (TILE / WARP_TILE) * (TILE / WARP_TILE) * 32;
-constexpr int STAGE = 2 * TILE * TILE;  // halves: a tile of A, a tile of B
+constexpr int BLOCK_K = 64;
+constexpr int NUM_THREADS = 128;  // 2x2 warps
 
 /// What B is: weights and values are [K][N], keys are [N][K]. Only weights are nobody's result.
 enum class Right { weights, values, keys };
 
-/// Where element (row, col) of a tile lies: chunk c of 16 bytes at place c ^ row (step 11).
-__device__ inline int place(int row, int col) {
-  return row * TILE + (col / 8 ^ row % 8) * 8 + col % 8;
+/// Copies in flight: small tiles have few bytes each, and there is one such CTA on an SM.
+template <int TILE>
+struct Ring {
+  static constexpr int STAGES = TILE == 32 ? 12 : 4;
+  static constexpr int STAGE = 2 * TILE * BLOCK_K;  // halves: a tile of A, a tile of B
+  static size_t bytes(int K) {
+    return size_t(std::min(STAGES, K / BLOCK_K)) * STAGE * sizeof(half);
+  }
+};
+
+/// Where element (row, col) of a tile with rows of COLS lies (step 12).
+template <int COLS>
+__device__ int place(int row, int col) {
+  const int key = COLS == 32 ? row / 2 % 4 : row % 8;
+  return row * COLS + (col / 8 ^ key) * 8 + col % 8;
 }
 
 /// Starts to copy a tile whose rows are `ld` apart.
-__device__ inline void load_tile_async(half* smem, const half* gmem, int64_t ld) {
-  constexpr int ROWS_AT_ONCE = NUM_THREADS / 8;
-  const int row = threadIdx.x / 8, col = threadIdx.x % 8 * 8;
-  for (int i = 0; i < TILE; i += ROWS_AT_ONCE)
-    ptx::cp_async_cg_16(smem + place(row + i, col), gmem + (row + i) * ld + col);
+template <int ROWS, int COLS>
+__device__ void load_tile_async(half* smem, const half* gmem, int64_t ld) {
+  constexpr int ROWS_AT_ONCE = NUM_THREADS / (COLS / 8);
+  const int row = threadIdx.x / (COLS / 8), col = threadIdx.x % (COLS / 8) * 8;
+  for (int i = 0; i < ROWS; i += ROWS_AT_ONCE)
+    ptx::cp_async_cg_16(smem + place<COLS>(row + i, col), gmem + (row + i) * ld + col);
 }
 
-/// C = A B, all sizes multiples of 64. Step 12 with small tiles: for the heads of attention
-/// (blockIdx.z), and where the large tiles of the ladder would leave most SMs idle.
-template <Right RIGHT>
+/// C = A B in tiles of TILE x TILE, all sizes multiples of 64. Step 12 for what would leave most
+/// SMs idle with the ladder's tiles, and for the heads of attention (blockIdx.z).
+template <Right RIGHT, int TILE>
 __global__ void __launch_bounds__(NUM_THREADS)
     small_gemm(Matrices a, Matrices b, Matrices c, int K, Stamp* at) {
+  using Ring = Ring<TILE>;
+  constexpr bool KEYS = RIGHT == Right::keys;
+  constexpr int WARP_TILE = TILE / 2, MMA_ROWS = WARP_TILE / 16, MMA_COLS = WARP_TILE / 8;
+  constexpr int B_COLS = KEYS ? BLOCK_K : TILE;
+  constexpr int CHAINS = TILE == 32 ? 2 : 1;  // a warp with two mma a k16 waits for its own results
   const Stamped stamped(at);
   start_next();
-  auto* smem = static_cast<half*>(ptx::dynamic_smem());  // [stage][A, B][64][64]
+  auto* smem = static_cast<half*>(ptx::dynamic_smem());  // [stage][A: TILE x 64, B: 64 x TILE]
   const int block_m = blockIdx.y * TILE, block_n = blockIdx.x * TILE;
   const int warp_id = threadIdx.x / 32, lane_id = threadIdx.x % 32;
   const int warp_m = warp_id / 2 * WARP_TILE, warp_n = warp_id % 2 * WARP_TILE;
-  const int num_k_tiles = K / TILE;
+  const int num_k_tiles = K / BLOCK_K;
   const half* A = a.of(blockIdx.z) + block_m * a.ld;
-  const half* B = b.of(blockIdx.z) + (RIGHT == Right::keys ? block_n * b.ld : block_n);
+  const half* B = b.of(blockIdx.z) + (KEYS ? block_n * b.ld : block_n);
   const auto load_a = [&](int k_tile) {
-    half* smem_a = smem + k_tile % NUM_STAGES * STAGE;
-    if (k_tile < num_k_tiles) load_tile_async(smem_a, A + k_tile * TILE, a.ld);
+    half* smem_a = smem + k_tile % Ring::STAGES * Ring::STAGE;
+    if (k_tile < num_k_tiles) load_tile_async<TILE, BLOCK_K>(smem_a, A + k_tile * BLOCK_K, a.ld);
   };
   const auto load_b = [&](int k_tile) {
-    half* smem_b = smem + k_tile % NUM_STAGES * STAGE + TILE * TILE;
-    const int64_t k = int64_t(k_tile) * TILE * (RIGHT == Right::keys ? 1 : b.ld);
-    if (k_tile < num_k_tiles) load_tile_async(smem_b, B + k, b.ld);
+    half* smem_b = smem + k_tile % Ring::STAGES * Ring::STAGE + TILE * BLOCK_K;
+    const half* from = B + int64_t(k_tile) * BLOCK_K * (KEYS ? 1 : b.ld);
+    if (k_tile < num_k_tiles)
+      load_tile_async<TILE * BLOCK_K / B_COLS, B_COLS>(smem_b, from, b.ld);
   };
 
   if (RIGHT == Right::weights)  // they can come while the kernel before still runs
-    for (int k_tile = 0; k_tile < NUM_STAGES - 1; ++k_tile) load_b(k_tile);
+    for (int k_tile = 0; k_tile < Ring::STAGES - 1; ++k_tile) load_b(k_tile);
   wait_for_previous();
-  for (int k_tile = 0; k_tile < NUM_STAGES - 1; ++k_tile) {
+  for (int k_tile = 0; k_tile < Ring::STAGES - 1; ++k_tile) {
     load_a(k_tile);
     if (RIGHT != Right::weights) load_b(k_tile);
     ptx::cp_async_commit_group();
   }
-  float acc[2][4][4] = {};
+  float acc[CHAINS][MMA_ROWS][MMA_COLS][4] = {};
   for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
-    ptx::cp_async_wait_group<NUM_STAGES - 2>();  // this tile has landed, and with the barrier
-    __syncthreads();                             // everyone's part; all have read the one before
-    load_a(k_tile + NUM_STAGES - 1);
-    load_b(k_tile + NUM_STAGES - 1);
+    ptx::cp_async_wait_group<Ring::STAGES - 2>();  // this tile has landed, and with the barrier
+    __syncthreads();                               // everyone's part; all have read the one before
+    load_a(k_tile + Ring::STAGES - 1);
+    load_b(k_tile + Ring::STAGES - 1);
     ptx::cp_async_commit_group();
-    const half* smem_a = smem + k_tile % NUM_STAGES * STAGE;
-    const half* smem_b = smem_a + TILE * TILE;
+    const half* smem_a = smem + k_tile % Ring::STAGES * Ring::STAGE;
+    const half* smem_b = smem_a + TILE * BLOCK_K;
 #pragma unroll
-    for (int k = 0; k < TILE; k += 16) {
-      uint32_t frag_a[2][4], frag_b[2][4];  // of 16x16 each
-      for (int i = 0; i < 2; ++i) {
+    for (int k = 0; k < BLOCK_K; k += 16) {
+      uint32_t frag_a[MMA_ROWS][4], frag_b[MMA_ROWS][4];  // of 16x16 each
+      for (int i = 0; i < MMA_ROWS; ++i) {
         const int m = warp_m + i * 16 + lane_id % 16, n = warp_n + i * 16;
-        ptx::ldmatrix_x4(frag_a[i], smem_a + place(m, k + lane_id / 16 * 8));
-        if (RIGHT == Right::keys)
-          ptx::ldmatrix_x4(frag_b[i], smem_b + place(n + lane_id / 16 * 8 + lane_id % 8,
-                                                     k + lane_id / 8 % 2 * 8));
+        ptx::ldmatrix_x4(frag_a[i], smem_a + place<BLOCK_K>(m, k + lane_id / 16 * 8));
+        if (KEYS)
+          ptx::ldmatrix_x4(frag_b[i], smem_b + place<B_COLS>(n + lane_id / 16 * 8 + lane_id % 8,
+                                                             k + lane_id / 8 % 2 * 8));
         else
-          ptx::ldmatrix_x4_trans(frag_b[i],
-                                 smem_b + place(k + lane_id % 16, n + lane_id / 16 * 8));
+          ptx::ldmatrix_x4_trans(frag_b[i], smem_b + place<B_COLS>(k + lane_id % 16,
+                                                                   n + lane_id / 16 * 8));
       }
-      for (int i = 0; i < 2; ++i)
-        for (int j = 0; j < 4; ++j) {
+      for (int i = 0; i < MMA_ROWS; ++i)
+        for (int j = 0; j < MMA_COLS; ++j) {
           const uint32_t(&of_16)[4] = frag_b[j / 2];
           const uint32_t of_8[2] = {of_16[j % 2 * 2], of_16[j % 2 * 2 + 1]};
-          ptx::mma_m16n8k16_f16(acc[i][j], frag_a[i], of_8);
+          ptx::mma_m16n8k16_f16(acc[k / 16 % CHAINS][i][j], frag_a[i], of_8);
         }
     }
   }
   half* C = c.of(blockIdx.z);
   const int row = block_m + warp_m + lane_id / 4, col = block_n + warp_n + lane_id % 4 * 2;
-  for (int i = 0; i < 2; ++i)
-    for (int j = 0; j < 4; ++j)
-      for (int r = 0; r < 4; r += 2)
+  for (int i = 0; i < MMA_ROWS; ++i)
+    for (int j = 0; j < MMA_COLS; ++j)
+      for (int r = 0; r < 4; r += 2) {
+        const auto sum = [&](int of) {
+          return CHAINS == 1 ? acc[0][i][j][of] : acc[0][i][j][of] + acc[CHAINS - 1][i][j][of];
+        };
         *reinterpret_cast<half2*>(&C[(row + i * 16 + r * 4) * c.ld + col + j * 8]) =
-            __floats2half2_rn(acc[i][j][r], acc[i][j][r + 1]);
+            __floats2half2_rn(sum(r), sum(r + 1));
+      }
 }
 
 // ---- beside the block ---------------------------------------------------------------------------
