@@ -91,6 +91,11 @@ __global__ void magnitude_kernel(half* x, int64_t count) {
   if (i < count) x[i] = __habs(x[i]);
 }
 
+__global__ void column_kernel(const half* in, half* out, int64_t rows, int64_t ld) {
+  const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < rows) out[i] = in[i * ld];
+}
+
 // Elements further apart than `relative` of `scale`, which may be null: then every bit counts, and
 // NaN is never right.
 __global__ void differences_kernel(const half* a, const half* b, const half* scale, float relative,

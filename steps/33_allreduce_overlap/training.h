@@ -236,11 +236,12 @@ class Training {
   static std::string spots(const half* A, const half* B, const half* C, int64_t M, int64_t N,
                            int64_t K, bool activated) {
     std::vector<half> row(static_cast<size_t>(K)), col(row);
+    const gpu::Buffer column(row.size() * sizeof(half));
     for (int64_t i = 0; i < 8; ++i) {
       const int64_t m = (i * 7919 + 13) % M, n = (i * 104729 + 4001) % N;
       gpu::copy_to_host(row.data(), A + m * K, size_t(K) * sizeof(half));
-      GPU_CHECK(cudaMemcpy2D(col.data(), sizeof(half), B + n, size_t(N) * sizeof(half),
-                             sizeof(half), size_t(K), cudaMemcpyDeviceToHost));
+      gpu::launch(nullptr, flat(K), column_kernel, B + n, half_of(column), K, N);
+      gpu::copy_to_host(col.data(), column.get(), column.bytes());
       half got;
       gpu::copy_to_host(&got, C + m * N + n, sizeof(half));
       double want = 0, magnitude = 0;
