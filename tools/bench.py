@@ -6,8 +6,10 @@
   ./ladder bench 29 --suite                  cubes, layouts, shapes of language models, odd ones
 
 Like run without plots. --suite measures the problems of tools/suite.txt beside cuBLAS: each in
-burst, some sustained too; table, out/suite.json and a heat map. Flags that start with --benchmark_ go to Google Benchmark; those that would
-change the method of measuring are refused. Results go to out/bench.json.
+burst, some sustained too; table, out/suite.json and a heat map. A kind of problem follows a size,
+4096/NT-bf16, or is named by --kinds: A's and B's layout (N row-major, T column-major: x W^T is
+NT), type of A and B, of C. Flags that start with --benchmark_ go to Google Benchmark; those that
+would change the method of measuring are refused. Results go to out/bench.json.
 """
 from . import run as run_command
 from .lib import (experiments, files, options, paths, plots, results, session, setup, steps, suite,

@@ -11,7 +11,8 @@ holds a fingerprint of its input.
 import hashlib
 import json
 
-from .lib import (banks, child, experiments, occupancy, paths, plots, results, setup, steps, term)
+from .lib import (banks, child, experiments, occupancy, paths, plots, results, setup, steps, suite,
+                  term)
 
 FOLDER = paths.ROOT / "plots" / "figures"
 BANKS = ("08", "11", "11.padding", "16", "23")
@@ -75,6 +76,9 @@ def figures():
         yield (f"sweep-{file.stem}-{file.parent.name}", digest(file), *kind)
     for file in sorted((paths.RECORDED / "profiles").glob("*.json")):
         yield f"waits-{file.stem}", digest(file), "see.py", ["waits", file]
+    for file in sorted(suite.KEPT.glob("*.json")):
+        yield (f"suite-{file.stem}", digest(file, suite.FILE), "plot.py",
+               ["suite", file, "--recorded"])
     for file in sorted(paths.RECORDED.glob("*.json")):
         data = results.load(file)
         for e in experiments.everything():

@@ -3,6 +3,7 @@
   ./ladder plot                                   out/results.json of the last run, else recorded
   ./ladder plot plots/results/nvidia-h200.json    a recorded run
   ./ladder plot FILE --kind sizes                 TFLOPS over size
+  ./ladder plot FILE --kind suite                 a heat map of what bench --suite wrote
   ./ladder plot 30                                an experiment: bars and timelines
 
   ./ladder plot --kind banks 11                   which bank each lane touches, of a step
@@ -19,7 +20,7 @@ from .lib import experiments, files, paths, plots, results, seeing, setup, sizes
 
 def arguments(parser):
     parser.add_argument("file", nargs="*", type=Path)
-    parser.add_argument("--kind", choices=("ladder", "sizes", *seeing.KINDS),
+    parser.add_argument("--kind", choices=("ladder", "sizes", "suite", *seeing.KINDS),
                         help="default: ladder and sizes")
     parser.add_argument("--sizes", "--size", help="of the file's sizes, only these")
     parser.add_argument("-o", "--out", default="out", metavar="FOLDER")

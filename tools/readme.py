@@ -4,14 +4,14 @@
   ./ladder readme --check    only says what is stale (exit code 1), as the tests do
 
 Text between <!-- NAME:begin --> and <!-- NAME:end --> is replaced, in README.md (ladder-figure,
-ladder-table), in steps/*/README.md (measured, sweep, diff) and in traps/*/text.md (trap). The numbers come
-from plots/results/ and from nowhere else.
+ladder-table), in steps/*/README.md (measured, sweep, suite, diff) and in traps/*/text.md (trap).
+The numbers come from plots/results/ and from nowhere else.
 """
 import hashlib
 import re
 
-from .lib import (changes, experiments, files, paths, plots, results, setup, sizes, steps, term,
-                  traps)
+from .lib import (changes, experiments, files, paths, plots, results, setup, sizes, steps, suite,
+                  term, traps)
 
 HEADLINE = (4096, 4096, 4096)
 
@@ -62,6 +62,7 @@ def pages(known, recorded):
             text = page.read_text(encoding="utf-8")
             text = fill(text, "measured", measured_tables(step, recorded))
             text = fill(text, "sweep", sweep_tables(step))
+            text = fill(text, "suite", suite_tables(step))
             yield page, fill(text, "diff", diff_line(step, by_id.get(step.base)))
     for one in experiments.everything():
         page = one.folder / "README.md"
@@ -138,6 +139,18 @@ def measured_tables(step, recorded):
             lines += ["", "Left out: " + "; ".join(left_out) + "."]
         tables.append("\n".join(lines))
     return "\n\n".join(tables) or f"Not recorded yet: `./ladder record {step.id[:2]}` does it."
+
+
+def suite_tables(step):
+    """The recorded suite of a step, on every GPU."""
+    tables = []
+    for file in sorted(suite.KEPT.glob("*.json")):
+        data = results.load(file)
+        if rows := [row for row in data.rows.values() if row.subject == step.id]:
+            commits = sorted({row.words.get("commit", "?") for row in rows})
+            tables.append(f"{source_line(data)}, commit {', '.join(commits)}:\n\n"
+                          + suite.markdown(data, step.id))
+    return "\n\n".join(tables)
 
 
 def sweep_tables(step):

@@ -75,8 +75,8 @@ def main(args):
             choices[line_key(size)] = best["config"]
             write(target, gpu.name, choices)  # whole after each: a run cut short keeps what it has
     if untried:
-        term.say(f"not tried, the time was up: {', '.join(map(sizes.short, untried))}; --time-limit",
-                 term.YELLOW)
+        term.say("not tried, the time was up: " + ", ".join(map(sizes.short, untried))
+                 + "; --time-limit", term.YELLOW)
     if failures:
         term.error(f"{len(failures)} of {len(size_list)} not tuned: "
                    + ", ".join(map(sizes.short, failures)))
@@ -91,8 +91,8 @@ def one_limit(size):
 
 
 def tune(step, size, regime, limit):
-    """(rows of the candidates, fastest first; "") or ([], why not). A candidate at which the process
-    hangs or crashes is left out, and the others are tried once more."""
+    """(rows of the candidates, fastest first; "") or ([], why not). A candidate at which the
+    process hangs or crashes is left out, and the others are tried once more."""
     skip = []
     for _ in range(3):
         command = ["tune", "--sizes", sizes.text(size), "--regimes", regime]
@@ -137,7 +137,8 @@ def read(file, gpu):
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:
-        raise term.UserError(f"cannot read {paths.shown(file)}: {error}; --fresh starts anew") from None
+        raise term.UserError(f"cannot read {paths.shown(file)}: {error}; "
+                             "--fresh starts anew") from None
     lines = [line for line in (line.split("#")[0].strip() for line in lines) if line]
     if not lines or not lines[0].startswith("gpu "):
         raise term.UserError(f"{paths.shown(file)} is not a file of tune; name another with -o")
@@ -148,6 +149,6 @@ def read(file, gpu):
 
 
 def write(file, gpu, choices):
-    files.write_text(file, "# Written by ./ladder tune: M N K, layouts of A and B, types of A and B, "
-                     "of C, batch, configuration\n"
+    files.write_text(file, "# Written by ./ladder tune: M N K, layouts of A and B, types of A and "
+                     "B, of C, batch, configuration\n"
                      + f"gpu {gpu}\n" + "".join(f"{k} {v}\n" for k, v in choices.items()))

@@ -217,8 +217,8 @@ def markdown(data, subject):
         lines.append("| " + " | ".join(cell) + " |")
     for regime in results.REGIMES:
         if found := summary(data, regime, subject):
-            lines += ["", f"{regime}: {found.count} problems, geometric mean of the ratio to cuBLAS' "
-                      f"default {found.geomean_default:.3f}, to the better of default and best "
+            lines += ["", f"{regime}: {found.count} problems, geometric mean of the ratio to "
+                      f"cuBLAS' default {found.geomean_default:.3f}, to the better of default and best "
                       f"**{found.geomean:.3f}**; least {found.least:.3f} at "
                       f"{sizes.short(found.where)}; {found.slow} below .90."]
     return "\n".join(lines)
