@@ -60,6 +60,17 @@ PTX_FN void wgmma_m64n192k16_f16(float (&acc)[96], uint64_t desc_a, uint64_t des
       : "memory");
 }
 template <Major MAJOR_A, Major MAJOR_B>
+PTX_FN void wgmma_m64n200k16_f16(float (&acc)[100], uint64_t desc_a, uint64_t desc_b,
+                                 int scale_d) {
+  asm volatile(
+      "{ .reg .pred p; setp.ne.b32 p, %102, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n200k16.f32.f16.f16 {" P0 ", " P32 ", " P64
+      ", %96, %97, %98, %99}, %100, %101, p, 1, 1, %103, %104; }"
+      : R32(0), R32(32), R32(64), "+f"(acc[96]), "+f"(acc[97]), "+f"(acc[98]), "+f"(acc[99])
+      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
+      : "memory");
+}
+template <Major MAJOR_A, Major MAJOR_B>
 PTX_FN void wgmma_m64n256k16_f16(float (&acc)[128], uint64_t desc_a, uint64_t desc_b, int scale_d) {
   asm volatile(
       "{ .reg .pred p; setp.ne.b32 p, %130, 0;\n"
@@ -96,6 +107,17 @@ PTX_FN void wgmma_m64n192k16_bf16(float (&acc)[96], uint64_t desc_a, uint64_t de
       "wgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 {" P0 ", " P32 ", " P64
       "}, %96, %97, p, 1, 1, %99, %100; }"
       : R32(0), R32(32), R32(64)
+      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
+      : "memory");
+}
+template <Major MAJOR_A, Major MAJOR_B>
+PTX_FN void wgmma_m64n200k16_bf16(float (&acc)[100], uint64_t desc_a, uint64_t desc_b,
+                                   int scale_d) {
+  asm volatile(
+      "{ .reg .pred p; setp.ne.b32 p, %102, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n200k16.f32.bf16.bf16 {" P0 ", " P32 ", " P64
+      ", %96, %97, %98, %99}, %100, %101, p, 1, 1, %103, %104; }"
+      : R32(0), R32(32), R32(64), "+f"(acc[96]), "+f"(acc[97]), "+f"(acc[98]), "+f"(acc[99])
       : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
       : "memory");
 }
