@@ -153,10 +153,11 @@ endfunction()
 
 # Tests that need a GPU: tests/gpu_*.cu, one program. Run by `./ladder test` where there is one.
 function(add_ladder_tests)
-  file(GLOB sources CONFIGURE_DEPENDS tests/gpu_*.cu)
+  file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/gpu_*.cu")
+  step_tests(sources objects)
   if(sources)
     include(cmake/catch2.cmake)
-    add_executable(gpu_tests ${sources} tests/catch_main.cpp)
+    add_executable(gpu_tests ${sources} ${objects} tests/catch_main.cpp)
     gencode(gpu_tests ${LADDER_ARCHS})
     target_link_libraries(gpu_tests PRIVATE harness catch2)
     add_test(NAME gpu_tests COMMAND gpu_tests)

@@ -224,7 +224,8 @@ gpu::Status gemm(const GemmParams& p, void* workspace, size_t workspace_bytes, g
     if (!gemm_why_not(p).empty()) return cudaErrorInvalidValue;
     const Plan plan(p);
     auto* bytes = static_cast<char*>(workspace);
-    if (plan.bytes > workspace_bytes || !aligned(workspace, 256)) return cudaErrorInvalidValue;
+    if (plan.bytes && (plan.bytes > workspace_bytes || !workspace || !aligned(workspace, 256)))
+      return cudaErrorInvalidValue;
     plan.run(plan.args(bytes), bytes, stream);
     return cudaSuccess;
   } catch (const gpu::Error& error) {

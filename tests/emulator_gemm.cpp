@@ -1,0 +1,140 @@
+// step: 29_any_shape
+// gemm() as an engineer calls it: what it refuses, what it leaves behind, each configuration forced.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "tests/catch.h"
+#include "tests/gemm_support.h"
+
+namespace {
+
+constexpr Layout ROW = Layout::row_major, COL = Layout::col_major;
+
+/// Runs it on the emulated device: right every time, same bits, no finding, counters left at 0.
+void check(GemmCase& problem, int runs) {
+  emu::set_quiet(true);
+  emu::clear_reports();
+  Workspace workspace(gemm_workspace_bytes(problem.p));
+  std::vector<float> first;
+  for (int run = 0; run < runs; ++run) {
+    problem.clear();
+    REQUIRE(gemm(problem.p, workspace.get(), workspace.bytes(), 0) == cudaSuccess);
+    CHECK(problem.wrong() == 0);
+    if (run == 0) first = problem.result();
+  }
+  const std::vector<float> second = problem.result();
+  CHECK(std::memcmp(first.data(), second.data(), first.size() * 4) == 0);
+  for (const std::string& text : emu::report_texts()) CHECK(text == "");
+  std::vector<int> counters(std::min<size_t>(workspace.bytes() / 4, 16 * 1024));
+  gpu::copy_to_host(counters.data(), workspace.get(), counters.size() * 4);
+  CHECK(std::count(counters.begin(), counters.end(), 0) == std::ptrdiff_t(counters.size()));
+}
+
+}  // namespace
+
+TEST_CASE("gemm: every configuration that can be forced") {
+  int turn = 0;  // each layout and type with each configuration, sizes by turns
+  for (const char* config :
+       {"128x256/c1/s1/g8/p0", "128x256/c2/s1/g2/p1", "128x256/c2/s3/g1/p0", "256x192/c1/s4/g4/p0",
+        "256x192/c2/s1/g1/p1", "256x192/c2/s2/g4/p0", "128x128/c1/s16/g8/p0", "128x128/c2/s1/g2/p1",
+        "128x128/c2/s5/g8/p0"}) {
+    INFO(config);
+    const Forced forced(config);
+    for (Layout a : {ROW, COL})
+      for (Layout b : {ROW, COL})
+        for (Type type : {Type::f16, Type::bf16}) {
+          GemmCase problem(++turn % 9 % 2 ? gemm_params(264, 392, 328, a, b, type)
+                                          : gemm_params(131, 67, 517, a, b, type, 1));
+          CHECK(gemm_config(problem.p) == config);
+          check(problem, 1);
+        }
+    GemmParams many = gemm_params(100, 200, 136);
+    many.batch = 3;
+    GemmCase batch(many);
+    check(batch, 2);
+  }
+}
+
+TEST_CASE("gemm: what it refuses, it does not begin") {
+  GemmCase odd(gemm_params(40, 24, 19));  // rows of A are 38 bytes: needs a workspace
+  const size_t bytes = gemm_workspace_bytes(odd.p);
+  REQUIRE(bytes > 0);
+  Workspace workspace(bytes + 256);
+  const auto refused = [&](GemmParams p, const char* why) {
+    CHECK(gemm_why_not(p).find(why) != std::string::npos);
+    CHECK(gemm(p, workspace.get(), workspace.bytes(), 0) == cudaErrorInvalidValue);
+    CHECK(gemm_workspace_bytes(p) == 0);
+  };
+  CHECK(gemm(odd.p, workspace.get(), bytes - 1, 0) == cudaErrorInvalidValue);
+  CHECK(gemm(odd.p, workspace.get<char>() + 16, bytes, 0) == cudaErrorInvalidValue);
+  CHECK(gemm(odd.p, nullptr, bytes, 0) == cudaErrorInvalidValue);
+  GemmParams p = odd.p;
+  refused((p.lda = 18, p), "lda must be at least 19");
+  p = odd.p, refused((p.layout_b = COL, p.ldb = 18, p), "ldb must be at least 19");
+  p = odd.p, refused((p.ldc = 23, p), "ldc must be at least 24");
+  p = odd.p, refused((p.M = 0, p), "at least 1");
+  p = odd.p, refused((p.bias = p.A, p), "no bias");
+  p = odd.p, refused((p.type_ab = Type::f32, p), "not FP32");
+  p = odd.p, refused((p.batch = 2, p.stride_c = 900, p), "stride_c must be at least");
+  {
+    const Forced forced("128x64/c1/s1/g8/p0");
+    refused(odd.p, "LADDER_GEMM_CONFIG=128x64/c1/s1/g8/p0 is no configuration");
+  }
+  const std::vector<float> c = odd.result();
+  CHECK(std::count_if(c.begin(), c.end(), [](float x) { return x == x; }) == 0);  // as it was
+  CHECK(gemm(odd.p, workspace.get(), bytes, 0) == cudaSuccess);
+  CHECK(odd.wrong() == 0);
+  CHECK(gemm_is_reproducible(odd.p));
+}
+
+TEST_CASE("gemm: alpha = 0 reads no operand, beta = 0 no C") {
+  GemmCase problem(gemm_params(70, 90, 64));
+  for (uint16_t& x : problem.a) x = nan_of(Type::f16);
+  problem.upload();
+  problem.p.alpha = 0;
+  std::fill(problem.want.begin(), problem.want.end(), 0.0f);
+  REQUIRE(gemm(problem.p, nullptr, 0, 0) == cudaSuccess);
+  CHECK(problem.wrong() == 0);
+  const std::vector<float> old(problem.want.size(), 3.0f);
+  gpu::copy_to_device(problem.C.get(), old.data(), problem.C.bytes());
+  problem.p.beta = -2;
+  std::fill(problem.want.begin(), problem.want.end(), -6.0f);
+  REQUIRE(gemm(problem.p, nullptr, 0, 0) == cudaSuccess);
+  CHECK(problem.wrong() == 0);
+}
+
+TEST_CASE("gemm: Inf and NaN in one element of A reach its row and nothing else") {
+  for (uint16_t special : {inf_of(Type::f16), nan_of(Type::f16)})
+    for (const char* config : {"128x256/c2/s1/g8/p0", "128x128/c1/s4/g8/p0"}) {
+      const Forced forced(config);
+      GemmCase problem(gemm_params(150, 70, 261));
+      problem.a[size_t(problem.at_a(0, 77, 260))] = special;
+      problem.upload();
+      Workspace workspace(gemm_workspace_bytes(problem.p));
+      REQUIRE(gemm(problem.p, workspace.get(), workspace.bytes(), 0) == cudaSuccess);
+      const std::vector<float> c = problem.result();
+      int finite_in_row = 0, wrong_outside = 0;
+      for (int64_t i = 0; i < 150 * 70; ++i)
+        if (i / 70 == 77)
+          finite_in_row += std::isfinite(c[size_t(i)]);
+        else
+          wrong_outside += !(c[size_t(i)] == problem.want[size_t(i)]);
+      CHECK(finite_in_row == 0);
+      CHECK(wrong_outside == 0);
+    }
+}
+
+TEST_CASE("gemm: candidates are legal, and the choice is the first") {
+  for (auto size : {std::array<int, 3>{1, 4096, 4096}, {512, 512, 16384}, {4096, 4096, 4096}, {1, 1, 1}}) {
+    const GemmParams p = gemm_params(size[0], size[1], size[2]);
+    const std::vector<std::string> all = gemm_candidates(p);
+    REQUIRE(!all.empty());
+    CHECK(all[0] == gemm_config(p));
+    for (const std::string& config : all) {
+      const Forced forced(config.c_str());
+      CHECK(gemm_config(p) == config);
+    }
+  }
+}
