@@ -17,12 +17,16 @@ inline void check_nccl(ncclResult_t status, const char* call) {
 class Communicator {
  public:
   /// `ctas`: of each kernel of the communication at most, so many SMs it takes; 0: NCCL decides.
-  Communicator(harness::Ranks& ranks, const harness::RankInfo& info, int ctas) : ctas_(ctas) {
+  /// Left to itself, NCCL launches them in clusters of four, which start only where four SMs of one
+  /// part of the chip are free.
+  Communicator(harness::Ranks& ranks, const harness::RankInfo& info, int ctas, bool clusters)
+      : ctas_(ctas) {
     ncclUniqueId id;
     if (info.rank == 0) NCCL_CHECK(ncclGetUniqueId(&id));
     ranks.broadcast(&id, sizeof(id));
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     if (ctas > 0) config.minCTAs = 1, config.maxCTAs = ctas;
+    if (!clusters) config.cgaClusterSize = 1;
     NCCL_CHECK(ncclCommInitRankConfig(&communicator_, info.size, id, info.rank, &config));
   }
   ~Communicator() { ncclCommDestroy(communicator_); }

@@ -21,17 +21,20 @@ constexpr std::array<int, 4> CTAS = {4, 8, 16, 32};  // that the communication m
 constexpr const char* PERSISTENT = "21_persistent";
 constexpr const char* BY_TILE = "20_two_consumers";  // a CTA for each tile
 
-/// What outlives a workload: the ranks, a communicator for each number of CTAs, two streams.
+/// What outlives a workload: the ranks, a communicator for each number of CTAs, two streams. Those
+/// of a given number have no clusters, but for one to compare with.
 struct World {
   harness::RankInfo info;
   harness::Ranks& ranks;
   std::map<int, std::unique_ptr<Communicator>> communicators;  // by CTAs, 0: NCCL's choice
+  std::unique_ptr<Communicator> in_clusters;
   gpu::Stream urgent = nullptr, ordinary = nullptr;
 
   World(const harness::RankInfo& who, harness::Ranks& all) : info(who), ranks(all) {
-    communicators[0] = std::make_unique<Communicator>(ranks, info, 0);
+    communicators[0] = std::make_unique<Communicator>(ranks, info, 0, true);
     for (int ctas : CTAS)
-      communicators[ctas] = std::make_unique<Communicator>(ranks, info, ctas);
+      communicators[ctas] = std::make_unique<Communicator>(ranks, info, ctas, false);
+    in_clusters = std::make_unique<Communicator>(ranks, info, 16, true);
     int least, greatest;
     GPU_CHECK(cudaDeviceGetStreamPriorityRange(&least, &greatest));
     GPU_CHECK(cudaStreamCreateWithPriority(&urgent, cudaStreamNonBlocking, greatest));
@@ -39,7 +42,7 @@ struct World {
     ranks.watch([this] {
       for (const auto& [ctas, communicator] : communicators)
         if (std::string why = communicator->trouble(); !why.empty()) return why;
-      return std::string();
+      return in_clusters->trouble();
     });
   }
 };
@@ -88,7 +91,10 @@ class Experiment {
     }
     for (int other : CTAS)
       if (other != ctas) add("ctas" + std::to_string(other), overlapped(other));
-    Plan plan = best;
+    Plan plan = overlapped(16);
+    plan.communicator = world_.in_clusters.get();
+    add("ctas16_clusters", plan);
+    plan = best;
     plan.stream = world_.ordinary;
     add("no_priority", plan);
     plan = best, plan.backward = &all_sms_;
