@@ -273,7 +273,11 @@ def tile(several, size, recorded):
     figure, axes = plt.subplots(1, len(several), figsize=(6.2 * len(several) + 0.8, 4.4),
                                 squeeze=False, sharey=True, layout="constrained")
     for axis, data in zip(axes[0], several):
-        rows = sweep_rows(data)
+        rows = [r for r in sweep_rows(data)
+                if all(name.startswith(("BLOCK_", "WARP_", "THREAD_")) for name in r[0])]
+        if not rows:
+            raise UserError("the file has no sweep over sizes of tiles: ./ladder sweep 12 "
+                            "BLOCK_K=32,64")
         here = size_in(data, size)
         names = list(dict.fromkeys(name for values, _, _ in rows for name in values))
         labels = [" × ".join(str(v[n]) for n in names if n in v) for v, _, _ in rows]
@@ -293,7 +297,7 @@ def tile(several, size, recorded):
         axis.set_title(f"{rows[0][1]}: {words}", loc="left", fontsize=9.5)
         axis.grid(axis="y", color=GRID, linewidth=0.7)
         axis.legend(frameon=False)
-        axis.set_ylim(bottom=0)
+        axis.set_ylim(0, 1.05 * max(axis.get_ylim()[1], axes[0][0].get_ylim()[1]))
     axes[0][0].set_ylabel("TFLOPS")
     headline(figure, "Double the tile: memory-bound or compute-bound? "
              f"{several[0].context['gpu']}", several[0], recorded)

@@ -455,11 +455,14 @@ class Commands(Sandbox):
         sweep = {"context": results["context"], "benchmarks": [
             {"name": f"12_multistage-NUM_STAGES-{n}/4096x4096x4096/burst", "run_type": "iteration",
              "real_time": 1.0, "time_unit": "ms", "tflops": 100.0 + n} for n in (2, 3, 4)]}
+        tiles = {**sweep, "benchmarks": [
+            {**row, "name": row["name"].replace("NUM_STAGES-", "BLOCK_K-1")}
+            for row in sweep["benchmarks"]]}
         stalls = {f"stall_{name}": 0.5 for name in profiling.STALLS}
         profile = {"format": profiling.FORMAT, "gpu": "Synthetic GPU (invented numbers)",
                    "profiles": {"10_double_buffer/4096x4096x4096": stalls}}
         for kind, data in (("roofline", results), ("utilisation", results), ("bytes", results),
-                           ("stages", sweep), ("tile", sweep), ("waits", profile)):
+                           ("stages", sweep), ("tile", tiles), ("waits", profile)):
             with self.subTest(kind=kind):
                 file = self.write(f"{kind}.json", data)
                 self.draw("see.py", kind, file)
@@ -470,6 +473,19 @@ class Commands(Sandbox):
         self.draw("trace.py", "compare", *files)
         if shutil.which("g++"):
             self.draw("see.py", "banks", "11")
+
+    @needs_matplotlib
+    def test_a_sweep_of_something_else(self):
+        results = synthetic.make(12, (4096,))
+        for kind, name, words in (("tile", "NUM_STAGES", "no sweep over sizes of tiles"),
+                                  ("stages", "BLOCK_K", "no sweep over NUM_STAGES")):
+            file = self.write("s.json", {"context": results["context"], "benchmarks": [
+                {"name": f"12_multistage-{name}-3/4096x4096x4096/burst", "run_type": "iteration",
+                 "real_time": 1.0, "time_unit": "ms", "tflops": 100.0}]})
+            done = self.ladder("plot", file, "--kind", kind)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(words, done.stderr)
+            self.assertEqual(len(done.stderr.strip().splitlines()), 1)
 
     def draw(self, script, *words):
         env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}  # the real steps, not the sandbox's
