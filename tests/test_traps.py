@@ -6,7 +6,7 @@ import sys
 import unittest
 
 from support import ROOT, Sandbox
-from tools.lib import build, child, setup, term, traps
+from tools.lib import child, setup, traps
 
 TEXT = """\
 ---
@@ -199,9 +199,9 @@ class Built(unittest.TestCase):
             self.skipTest(self.ready.why_no_nvcc)
 
     def test_every_trap_compiles(self):
-        for trap in traps.everything():
+        for trap, made in child.side_by_side(
+                traps.everything(), lambda t: traps.compile_all(t, self.ready.nvcc, "sm_75")):
             with self.subTest(trap.name):
-                made = traps.compile_all(trap, self.ready.nvcc, "sm_75")
                 self.assertEqual(list(made), trap.variants)
 
     def test_debug_build_shows_without_a_gpu(self):
