@@ -17,6 +17,7 @@ TEST_CASE("an experiment's command line is understood") {
   CHECK(o.common.dirty == "0");
   CHECK(o.common.benchmark_flags == std::vector<std::string>{"--benchmark_format=csv"});
   CHECK(parse_experiment_options({"check"}).workloads.empty());
+  CHECK(parse_experiment_options({"once", "--iterations", "3"}).iterations == 3);
 }
 
 TEST_CASE("what an experiment does not take is refused by name") {
@@ -27,6 +28,9 @@ TEST_CASE("what an experiment does not take is refused by name") {
       {"bench", "--json"},
       {"bench", "--dirty", "2"},
       {"check", "--timelines", "t"},
+      {"check", "--iterations", "3"},
+      {"once", "--iterations", "0"},
+      {"once", "--json", "f"},
       {"describe", "--json", "f"},
       {"bench", "--benchmark_min_time=3"},
       {"check", "--benchmark_format=csv"}};

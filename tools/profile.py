@@ -1,9 +1,11 @@
-"""Ask the GPU's counters why a step is as fast as it is (Nsight Compute, ncu).
+"""Ask the GPU's counters why a step is as fast as it is (Nsight Compute, ncu), or where an
+experiment's time goes (Nsight Systems, nsys).
 
   ./ladder profile 11                  one launch at 4096, a table with a word on each number
   ./ladder profile 01,06,08,11,17,23   several, side by side
   ./ladder profile 23 --sizes 8192 --record    keep it in plots/results/profiles/
   ./ladder profile 11 --recorded       no GPU: what was recorded
+  ./ladder profile 31 --workload batch1 --variant graph    kernels, gaps and calls of ten iterations
 
 The kernel is launched alone, clocks left as they are, and replayed until all counters are read; so
 the time shown is not a benchmark. Where the counters are forbidden the cause is said, and the way
@@ -17,10 +19,11 @@ import tempfile
 import textwrap
 from pathlib import Path
 
-from .lib import (build, child, device, files, lock, options, paths, profiling, results, setup,
-                  sizes, source, steps, term)
+from .lib import (build, child, device, experiments, files, lock, nsys, options, paths, profiling,
+                  results, setup, sizes, source, steps, term)
 
 KEPT = paths.RECORDED / "profiles"
+ITERATIONS = 10  # of an experiment's variant
 
 
 def arguments(parser):
@@ -29,11 +32,15 @@ def arguments(parser):
     parser.add_argument("--record", action="store_true",
                         help="keep the numbers in plots/results/profiles/")
     parser.add_argument("--recorded", action="store_true", help="show recorded numbers")
+    parser.add_argument("--workload", help="of an experiment (default: its first)")
+    parser.add_argument("--variant", help="of that workload (default: its first)")
     options.add_limit(parser)
 
 
 def main(args):
-    chosen = steps.select(args.steps)
+    chosen, programs = experiments.pick(args.steps)
+    if programs:
+        return timelines(chosen, programs, args)
     size_list = sizes.parse(args.sizes)
     if args.recorded:
         found = _recorded(chosen, size_list)
@@ -217,3 +224,72 @@ def advice(step, v):
     """What the numbers say about this step, and where the ladder answers."""
     for line in profiling.advice(v, step.unit):
         term.say(textwrap.fill(line, 79, initial_indent="- ", subsequent_indent="  "))
+
+
+# ---- experiments ---------------------------------------------------------------------------------
+
+def timelines(chosen, programs, args):
+    """What happened around the kernels, by Nsight Systems."""
+    if chosen:
+        raise term.UserError("steps go to ncu, experiments to nsys: profile them apart")
+    if args.record or args.recorded:
+        raise term.UserError("of experiments ./ladder record keeps the timelines; --record and "
+                             "--recorded are for steps")
+    gpu = experiments.need_gpu(programs)
+    tool = nsys.program()
+    ready = setup.ready()
+    options.choose_device("gpu", ready)
+    programs = experiments.supported(programs, gpu)
+    failed = build.build(ready, "gpu", [e.id for e in programs])
+    if failed:
+        name, reason = next(iter(failed.items()))
+        raise term.UserError(f"{name} {reason}", 3)
+    with lock.gpu(ready.gpu.uuid):
+        for experiment in programs:
+            show(experiment, *traced(tool, experiment, args))
+    return 0 if programs else 1
+
+
+def traced(tool, experiment, args):
+    """(activities, calls, the report's file, what ran) of one variant's iterations."""
+    words = ["once", "--iterations", str(ITERATIONS)]
+    words += ["--workloads", args.workload] if args.workload else []
+    words += ["--variants", args.variant] if args.variant else []
+    paths.OUT.mkdir(exist_ok=True)
+    report = paths.OUT / "-".join(["nsys", experiment.id, *filter(None, [args.workload,
+                                                                         args.variant])])
+    file = report.with_name(report.name + ".nsys-rep")
+    file.unlink(missing_ok=True)  # of another time
+    limit = args.time_limit or 240
+    progress = term.Progress()
+    done = child.run([tool, *nsys.profile_arguments(report), build.program("gpu", experiment.id),
+                      *words], limit=limit,
+                     tick=lambda s: progress.show(f"{experiment.id}: profiling, {s:.0f} s"))
+    progress.clear()
+    if not done.ok or not file.is_file():
+        raise term.UserError(f"{experiment.id}: " + (child.why(done, limit) if not done.ok else
+                                                     "nsys left no report"), 3)
+    for names in nsys.REPORTS:
+        stats = child.run([tool, *nsys.stats_arguments(file, names)], limit=limit)
+        if nsys.tables(stats.out):
+            break
+    activities, calls = nsys.parse(stats.out)
+    ran = [line for line in done.out.splitlines() if line.startswith(experiment.id)]
+    return activities, calls, file, ran[-1] if ran else experiment.id
+
+
+def show(experiment, activities, calls, file, ran):
+    busy, idle = nsys.busy_and_idle(activities)
+    term.say(f"\n{ran}, by Nsight Systems", term.BOLD)
+    printed = term.Table([("on the GPU", 28), ("times", 7), ("median us", 10), ("all us", 10),
+                          ("%", 5)])
+    printed.header()
+    for name, times, middle, every in nsys.by_name(activities):
+        printed.row([term.clip(name, 28), times, f"{middle:.2f}", f"{every:.1f}",
+                     f"{100 * every / (busy + idle):.0f}"])
+    printed.row(["nothing", "", "", f"{idle:.1f}", f"{100 * idle / (busy + idle):.0f}"])
+    for call, times, every in sorted(calls, key=lambda c: -c[2])[:6]:
+        term.say(f"the host: {call} {times} times, {every / times:.2f} us each")
+    if idle > busy / 4:
+        term.say("The GPU waits for the host: notes/streams-and-graphs.md.", term.YELLOW)
+    term.say(f"{paths.shown(file)}: open it with nsys-ui", term.DIM)

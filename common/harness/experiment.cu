@@ -1,6 +1,8 @@
 // The rounds of an experiment: check, time in random order, check again, draw.
 #include "common/harness/experiment.h"
 
+#include <cuda_profiler_api.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <new>
@@ -318,6 +320,31 @@ int check_or_bench(const Program& program, const ExperimentOptions& options,
   return 0;
 }
 
+/// For a profiler: iterations of one variant, unchecked, between cudaProfilerStart and Stop.
+int once(const Program& program, const ExperimentOptions& options,
+         const std::vector<Workload>& workloads) {
+  require_device(program);
+  std::vector<std::string> names, left_out, variants;
+  for (const Workload& w : workloads) names.push_back(w.name);
+  Setup setup;
+  const Workload& workload = workloads[chosen(names, options.workloads, "workload").at(0)];
+  if (!make_setup(workload, options, {}, setup, left_out)) return 0;
+  for (const Variant& v : setup.variants) variants.push_back(v.name);
+  const size_t which = chosen(variants, options.variants, "variant").at(0);
+  const Contender contender = make_contender(setup, setup.variants[which], main_stream());
+  const auto iterations = [&](int count) {
+    for (int i = 0; i < count; ++i) contender.launch(i % setup.sets, main_stream());
+    gpu::synchronize();
+  };
+  iterations(2);
+  GPU_CHECK(cudaProfilerStart());
+  iterations(options.iterations);
+  GPU_CHECK(cudaProfilerStop());
+  printf("%s/%s/%s: %d iterations\n", program.step.c_str(), workload.name.c_str(),
+         variants[which].c_str(), options.iterations);
+  return 0;
+}
+
 }  // namespace
 
 gpu::Stream main_stream() {
@@ -342,6 +369,7 @@ int experiment_main(const Program& program, const std::vector<std::string>& argu
       return 0;
     }
     const ExperimentOptions options = parse_experiment_options(arguments);
+    if (options.common.command == "once") return once(program, options, workloads());
     if (options.common.command != "describe")
       return check_or_bench(program, options, workloads(), peers);
     std::string names;

@@ -13,13 +13,15 @@ bool contains(const std::vector<std::string>& list, const std::string& word) {
 
 ExperimentOptions parse_experiment_options(const std::vector<std::string>& arguments) {
   ExperimentOptions options;
-  const std::string commands = "check, bench or describe";
+  const std::string commands = "check, bench, once or describe";
   if (arguments.empty()) throw UsageError("a command is missing: " + commands);
   options.common.command = arguments[0];
   const bool benches = arguments[0] == "bench";
   std::vector<std::string> flags;
   if (benches || arguments[0] == "check")
     flags = {"--workloads", "--variants", "--json"};
+  else if (arguments[0] == "once")
+    flags = {"--workloads", "--variants", "--iterations"};
   else if (arguments[0] != "describe")
     throw UsageError("unknown command \"" + arguments[0] + "\": " + commands);
   if (benches) flags.insert(flags.end(), {"--timelines", "--commit", "--dirty"});
@@ -41,6 +43,7 @@ ExperimentOptions parse_experiment_options(const std::vector<std::string>& argum
     if (name == "--variants") options.variants = split(value, ',');
     if (name == "--json") options.common.json = value;
     if (name == "--timelines") options.timelines = value;
+    if (name == "--iterations") options.iterations = int(parse_integer(value, name, 1, 10000));
     if (name == "--commit") options.common.commit = value;
     if (name == "--dirty") options.common.dirty = parse_integer(value, name, 0, 1) ? "1" : "0";
   }

@@ -10,12 +10,14 @@ constexpr const char* kExperimentUsage =
     "       PROGRAM bench --json FILE [--timelines FILE] [--workloads NAME,..]\n"
     "                     [--variants NAME,..] [--commit ID] [--dirty 0|1]\n"
     "                     [--benchmark_filter=.. and other flags]\n"
+    "       PROGRAM once [--workloads NAME] [--variants NAME] [--iterations 10]\n"
     "       PROGRAM describe\n"
     "exit codes: 0 right or measured, 1 wrong, 2 usage or unsupported, 3 CUDA or memory";
 
 struct ExperimentOptions {
   std::vector<std::string> workloads, variants;  // empty: all
   std::string timelines;                         // file
+  int iterations = 10;                           // of `once`
   Options common;                                // command, json, commit, dirty, benchmark_flags
 };
 
