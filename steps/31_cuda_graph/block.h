@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/harness/reference.h"
-#include "steps/31_cuda_graph/kernels.h"
+#include "kernels.h"
 
 namespace block {
 
@@ -23,22 +23,16 @@ struct Node {
   bool own;  // one of kernels.h: can be stamped, and waits for its predecessor itself
 };
 
-/// The only thing that programmatic dependent launch needs on the host: an attribute. A kernel that
-/// never calls wait_for_previous must not get it, since nothing else makes it wait.
+/// `early` is all that programmatic dependent launch needs on the host. A kernel that does not wait
+/// for its predecessor itself must not get it, since nothing else makes it wait.
 template <class... Params, class... Args>
 void launch(const How& how, dim3 grid, int threads, size_t dynamic_smem, void (*kernel)(Params...),
             Args... args) {
-  cudaLaunchConfig_t config{};
-  config.gridDim = grid;
-  config.blockDim = dim3(unsigned(threads));
-  config.dynamicSmemBytes = dynamic_smem;
-  config.stream = how.stream;
-  cudaLaunchAttribute programmatic{};
-  programmatic.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  programmatic.val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = &programmatic;
-  config.numAttrs = how.programmatic;
-  GPU_CHECK(cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...));
+  gpu::LaunchConfig config;
+  config.grid = grid, config.block = dim3(unsigned(threads));
+  config.dynamic_smem = dynamic_smem;
+  config.early = how.programmatic;
+  gpu::launch(how.stream, config, kernel, args...);
 }
 
 /// Who multiplies by the weights.

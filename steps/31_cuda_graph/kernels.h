@@ -1,11 +1,11 @@
 // The kernels of a transformer block that are not GEMMs of the ladder, each a few lines: what a
 // framework launches one by one. Rows are tokens; all matrices are FP16 and row-major.
 //
-// Programmatic dependent launch: every kernel here lets its successor start at once (start_next)
-// and touches nothing that a predecessor reads or writes before wait_for_previous. That returns
-// when the kernel before has completed, which has itself waited for the one before it. So all that
-// came earlier is visible, and what is overwritten has been read. Launched the ordinary way, both
-// calls do nothing.
+// Programmatic dependent launch: every kernel here lets its successor start at once
+// (griddepcontrol.launch_dependents) and touches nothing that a predecessor reads or writes before
+// griddepcontrol.wait. That returns when the kernel before has completed, which has itself waited
+// for the one before it. So all that came earlier is visible, and what is overwritten has been
+// read. Launched the ordinary way, both do nothing.
 #pragma once
 #include "common/harness/experiment.h"
 
@@ -14,9 +14,6 @@ namespace block {
 // The base model of "Attention Is All You Need": 12 D^2 weights in a block.
 constexpr int D = 512, HEADS = 8, HEAD = D / HEADS, MLP = 4 * D;
 constexpr int T = 64;  // tokens of a sequence
-
-__device__ inline void start_next() { cudaTriggerProgrammaticLaunchCompletion(); }
-__device__ inline void wait_for_previous() { cudaGridDependencySynchronize(); }
 
 /// When a kernel began and ended, for the picture. All zero before.
 struct Stamp {
@@ -63,7 +60,7 @@ __device__ inline float warp_max(float x) {
 __global__ void __launch_bounds__(32 * ROWS)
     layer_norm(const half* x, const half* gain, const half* shift, half* out, int rows, Stamp* at) {
   const Stamped stamped(at);
-  start_next();
+  ptx::griddepcontrol_launch_dependents();
   constexpr int EIGHTS = D / 8 / 32;  // of a lane
   const int row = blockIdx.x * ROWS + threadIdx.x / 32, lane_id = threadIdx.x % 32;
   Half8 g[EIGHTS], s[EIGHTS];  // weights: nobody writes them, so they come before the wait
@@ -71,7 +68,7 @@ __global__ void __launch_bounds__(32 * ROWS)
     g[i] = reinterpret_cast<const Half8*>(gain)[i * 32 + lane_id];
     s[i] = reinterpret_cast<const Half8*>(shift)[i * 32 + lane_id];
   }
-  wait_for_previous();
+  ptx::griddepcontrol_wait();
   if (row >= rows) return;
   float2 v[EIGHTS][4];
   float sum = 0, squares = 0;
@@ -103,9 +100,9 @@ __global__ void __launch_bounds__(32 * ROWS)
 __global__ void __launch_bounds__(32 * ROWS) softmax(half* scores, int rows, Stamp* at) {
   static_assert(T == 64, "a lane holds two scores");
   const Stamped stamped(at);
-  start_next();
+  ptx::griddepcontrol_launch_dependents();
   const int row = blockIdx.x * ROWS + threadIdx.x / 32, lane_id = threadIdx.x % 32;
-  wait_for_previous();
+  ptx::griddepcontrol_wait();
   if (row >= rows) return;
   half2* two = reinterpret_cast<half2*>(scores + int64_t(row) * T) + lane_id;
   float2 s = __half22float2(*two);
@@ -119,9 +116,9 @@ __global__ void __launch_bounds__(32 * ROWS) softmax(half* scores, int rows, Sta
 __global__ void __launch_bounds__(ELEMENT_THREADS)
     add(const half* x, const half* y, half* out, int eights, Stamp* at) {
   const Stamped stamped(at);
-  start_next();
+  ptx::griddepcontrol_launch_dependents();
   const int i = blockIdx.x * ELEMENT_THREADS + threadIdx.x;
-  wait_for_previous();
+  ptx::griddepcontrol_wait();
   if (i >= eights) return;
   Half8 a = reinterpret_cast<const Half8*>(x)[i];
   const Half8 b = reinterpret_cast<const Half8*>(y)[i];
@@ -132,9 +129,9 @@ __global__ void __launch_bounds__(ELEMENT_THREADS)
 /// x = x * Phi(x), in place.
 __global__ void __launch_bounds__(ELEMENT_THREADS) gelu(half* x, int eights, Stamp* at) {
   const Stamped stamped(at);
-  start_next();
+  ptx::griddepcontrol_launch_dependents();
   const int i = blockIdx.x * ELEMENT_THREADS + threadIdx.x;
-  wait_for_previous();
+  ptx::griddepcontrol_wait();
   if (i >= eights) return;
   const auto f = [](float v) { return 0.5f * v * (1.0f + erff(v * 0.70710678f)); };
   Half8 a = reinterpret_cast<Half8*>(x)[i];
@@ -199,7 +196,7 @@ __global__ void __launch_bounds__(NUM_THREADS)
   constexpr int B_COLS = KEYS ? BLOCK_K : TILE;
   constexpr int CHAINS = TILE == 32 ? 2 : 1;  // a warp with two mma a k16 waits for its own results
   const Stamped stamped(at);
-  start_next();
+  ptx::griddepcontrol_launch_dependents();
   auto* smem = static_cast<half*>(ptx::dynamic_smem());  // [stage][A: TILE x 64, B: 64 x TILE]
   const int block_m = blockIdx.y * TILE, block_n = blockIdx.x * TILE;
   const int warp_id = threadIdx.x / 32, lane_id = threadIdx.x % 32;
@@ -220,7 +217,7 @@ __global__ void __launch_bounds__(NUM_THREADS)
 
   if (RIGHT == Right::weights)  // they can come while the kernel before still runs
     for (int k_tile = 0; k_tile < Ring::STAGES - 1; ++k_tile) load_b(k_tile);
-  wait_for_previous();
+  ptx::griddepcontrol_wait();
   for (int k_tile = 0; k_tile < Ring::STAGES - 1; ++k_tile) {
     load_a(k_tile);
     if (RIGHT != Right::weights) load_b(k_tile);

@@ -7,7 +7,7 @@
 // microseconds that do nothing, to see what hides what. handoverNMB: one kernel writes N MB, the
 // next reads them, to see what a graph does with data.
 #include "common/harness/experiment.h"
-#include "steps/31_cuda_graph/ways.h"
+#include "ways.h"
 
 namespace {
 

@@ -1,7 +1,7 @@
 // Ways to launch a list of kernels: one by one, as a graph, with dependent launch. What a graph
 // costs, and when the kernels ran.
 #pragma once
-#include "steps/31_cuda_graph/block.h"
+#include "block.h"
 
 namespace block {
 
