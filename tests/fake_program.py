@@ -89,6 +89,8 @@ def main(step, words):
     if words[0] == "tune":
         return tune(step, words, how, size_list[0])
     if words[0] == "check":
+        if how == "kinds" and "--sizes" not in words:
+            size_list += ["64x96x32/NT-bf16", "64x96x32/TN-batch3"]
         rows = [{"name": f"{step}/{size}/check", "run_type": "iteration", "right": 1, "reason": ""}
                 for size in size_list]
     elif words[0] == "ceilings":

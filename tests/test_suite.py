@@ -140,6 +140,17 @@ class Suite(Sandbox):
                          set(sizes.parse("64,64/NT-bf16,32/TT")))
         self.assertIn("BF16 in, FP32 accumulate, BF16 out, column-major B", done.stdout)
 
+    def test_check_tells_kinds_in_one_line(self):
+        self.behave(STEP, "kinds")
+        done = self.ladder("check", "17", "--device", "emulated")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"17_wgmma +64x96x32 +yes(.|\n)*17_wgmma +2 more +yes +of other")
+        self.assertNotIn("TN-batch3", done.stdout)
+        done = self.ladder("check", "17", "--device", "emulated", "--sizes", "64/TN-batch3,32")
+        self.assertIn("64x64x64/TN-batch3", done.stdout)
+        done = self.ladder("check", "17")
+        self.assertIn("64x96x32 ... 64x96x32/TN-batch3", done.stdout)
+
     @unittest.skipUnless(PYTHON, "no matplotlib")
     def test_heat_map(self):
         self.ladder("bench", "17", "--suite")
