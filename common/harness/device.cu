@@ -125,18 +125,20 @@ bool exact_buffers = false;
 void use_exact_buffers() { exact_buffers = true; }
 
 std::shared_ptr<gpu::Buffer> take_buffer(size_t bytes, const char* name) {
-  constexpr size_t kKept = 16, kLargest = 64 << 20;
+  constexpr size_t kKept = 32, kLeast = 1 << 20, kLargest = 64 << 20;
   // Never destroyed: at the end of the program CUDA may be gone before it.
   static auto& kept = *new std::vector<std::unique_ptr<gpu::Buffer>>;
   if (exact_buffers || bytes > kLargest) return std::make_shared<gpu::Buffer>(bytes, name);
-  const auto fits = [&](const auto& b) { return b->bytes() >= bytes && b->bytes() / 4 <= bytes; };
+  const auto fits = [&](const auto& b) {
+    return b->bytes() >= bytes && b->bytes() <= 4 * std::max(bytes, kLeast);
+  };
   const auto found = std::find_if(kept.begin(), kept.end(), fits);
   std::unique_ptr<gpu::Buffer> buffer;
   if (found != kept.end()) {
     buffer = std::move(*found);
     kept.erase(found);
   } else {
-    buffer = std::make_unique<gpu::Buffer>(std::max<size_t>(bytes * 2, 1 << 20), name);
+    buffer = std::make_unique<gpu::Buffer>(std::max(bytes * 2, kLeast), name);
   }
   return {buffer.release(), [](gpu::Buffer* given_back) {
             kept.insert(kept.begin(), std::unique_ptr<gpu::Buffer>(given_back));
