@@ -127,6 +127,8 @@ class Suite(Sandbox):
                                 (["bench", "01", "--sizes", "64/XX"], "kind"),
                                 (["check", "01", "--kinds", "NT"], "--sizes")):
             self.assert_one_line_error(self.ladder(*arguments), word)
+        self.env["LADDER_GEMM_TUNED"] = "x"
+        self.assert_one_line_error(self.ladder("record", "17", "--suite"), "LADDER_GEMM_TUNED")
         self.no_gpu()
         for command in (["bench", "17", "--suite"], ["record", "17", "--suite"], ["tune"]):
             self.assert_one_line_error(self.ladder(*command), "17" if command == ["tune"] else
@@ -183,6 +185,8 @@ class Tune(Sandbox):
                                         "64 64 64 row row f16 f16 1 256x192/c2",
                                         "64 32 16 col row bf16 f32 4 256x192/c2"])
         self.assertIn("25.0%", done.stdout)
+        kept = json.loads((self.root / self.FILE).with_suffix(".json").read_text())
+        self.assertEqual(len(kept["rows"]), 6)
         self.assertIn(f"export LADDER_GEMM_TUNED={(self.root / self.FILE).resolve()}", done.stdout)
         # Another run adds and replaces.
         self.ladder("tune", "17", "--sizes", "64,128")

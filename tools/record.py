@@ -12,6 +12,7 @@ handed in with --commit. Rows are added to a file of the same GPU, driver and me
 starts the file anew. Written after every step, so a run that is cut short keeps what it has.
 `-o FILE` writes there instead of plots/results/.
 """
+import os
 from pathlib import Path
 
 from .lib import (build, experiments, lock, measure, options, paths, results, session, setup, sizes,
@@ -37,6 +38,9 @@ def arguments(parser):
 def main(args):
     if args.merge:
         return _merge(args)
+    if forced := [name for name in os.environ if name.startswith("LADDER_GEMM_")]:
+        raise term.UserError(f"{forced[0]} is set: what is recorded must be what a step does by "
+                             "itself; unset it")
     if args.suite:
         return _suite(args)
     chosen, around = experiments.pick(args.steps)

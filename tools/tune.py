@@ -6,7 +6,8 @@
 
 Each candidate must compute the right product before it is timed. One process per shape, with a time
 limit: a candidate that hangs is ended and left out. The choices are added to a file in out/ of this
-GPU's name; it is read where the variable LADDER_GEMM_TUNED names it, as the last line says.
+GPU's name; it is read where the variable LADDER_GEMM_TUNED names it, as the last line says. Beside
+it, in a .json, all that was measured.
 """
 import re
 import time
@@ -52,6 +53,7 @@ def main(args):
     table = term.Table([("problem", 28), ("built in", 9), ("chosen", 9), ("gain", 6),
                         ("configuration", 24)])
     table.header()
+    measured = []
     end, failures, untried = time.monotonic() + (args.time_limit or IN_ALL), [], []
     with lock.gpu(ready.gpu.uuid):
         for size in size_list:
@@ -73,7 +75,10 @@ def main(args):
             gain = f"{(built_in['us'] / best['us'] - 1) * 100:.1f}%" if built_in else "-"
             table.row([sizes.short(size), shown(built_in), shown(best), gain, best["config"]])
             choices[line_key(size)] = best["config"]
+            measured += rows
             write(target, gpu.name, choices)  # whole after each: a run cut short keeps what it has
+            files.write_json(target.with_suffix(".json"), {
+                "gpu": gpu.name, "regime": args.regime, "step": step.id, "rows": measured})
     if untried:
         term.say("not tried, the time was up: " + ", ".join(map(sizes.short, untried))
                  + "; --time-limit", term.YELLOW)
