@@ -129,6 +129,7 @@ class Suite(Sandbox):
             self.assert_one_line_error(self.ladder(*arguments), word)
         self.env["LADDER_GEMM_TUNED"] = "x"
         self.assert_one_line_error(self.ladder("record", "17", "--suite"), "LADDER_GEMM_TUNED")
+        del self.env["LADDER_GEMM_TUNED"]
         self.no_gpu()
         for command in (["bench", "17", "--suite"], ["record", "17", "--suite"], ["tune"]):
             self.assert_one_line_error(self.ladder(*command), "17" if command == ["tune"] else
