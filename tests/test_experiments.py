@@ -182,6 +182,24 @@ class Record(Experiments):
                       "| plain | 7 ms | 1.00 ± 0.01 | 4.00 | 7009 |"):
             self.assertIn(words, text)
 
+    def test_many_workloads_share_a_table(self):
+        data = results.Results({"gpu": "g", "driver": "d", "cuda": "c", "method": 1, "date": "d"})
+        for workload, variants in [("other", ["a"])] + [(f"batch{n}", ["a", "b"])
+                                                        for n in (1, 4, 16, 64)]:
+            for i, variant in enumerate(variants):
+                row = results.Row(f"30_streams/{workload}/{variant}", 1e-4 / (1 + i),
+                                  {"vs_first": 1.0 + i, "host_us": 3.0})
+                data.rows[row.name] = row
+        found = experiments.workloads(data, "30_streams")
+        self.assertEqual(readme.alike(found), [["other"], ["batch1", "batch4", "batch16",
+                                                           "batch64"]])
+        experiment = experiments.read(self.root / "steps/30_streams/program.cu")
+        text = readme.experiment_tables(experiment, {"x": data})
+        for words in ("**other**", "**batch1**", "| time, × first | a | b |",
+                      "| batch64 | 100 µs | 50 µs, 2.00 |"):
+            self.assertIn(words, text)
+        self.assertNotIn("**batch64**", text)
+
     def test_a_typing_error_in_a_regime_is_no_experiment(self):
         data = results.Results({"gpu": "g", "driver": "d", "cuda": "c", "method": 1, "date": "d"})
         row = results.Row("03_smem_tile/4096x4096x4096/brust", 1e-3, {"tflops": 100.0},

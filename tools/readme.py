@@ -14,6 +14,7 @@ from .lib import (changes, experiments, files, paths, plots, results, setup, siz
                   term, traps)
 
 HEADLINE = (4096, 4096, 4096)
+MANY = 4  # workloads of an experiment that share a table
 
 
 def arguments(parser):
@@ -175,7 +176,8 @@ def sweep_tables(step):
 
 
 def experiment_tables(experiment, recorded):
-    """A table for each workload: what every experiment has, then counters of its own."""
+    """A table for each workload: what every experiment has, then counters of its own. Many in a row
+    that have the same variants share one, with the first of them in full before it."""
     tables = []
     for data in recorded.values():
         found = experiments.workloads(data, experiment.id)
@@ -185,25 +187,61 @@ def experiment_tables(experiment, recorded):
         commits = sorted({row.words.get("commit", "?") for row in rows})
         tables.append(f"{source_line(data)}, commit {', '.join(commits)}. Times of one iteration; "
                       "× first: times as fast as the first row.")
-        for workload, group in found.items():
-            shared, own = experiments.columns(group)
-            titles = [experiments.COLUMNS[c] for c in shared] + [c.replace("_", " ") for c in own]
-            lines = [f"**{workload}**", "",
-                     "| " + " | ".join(["variant", "time", "× first", *titles]) + " |",
-                     "|" + "---|" * (3 + len(titles))]
-            for row in group:
-                lines.append("| " + " | ".join([
-                    row.variant, term.duration(row.seconds).replace("us", "µs"),
-                    experiments.times_first(row).replace("±", "± ").replace("-", "–"),
-                    *(experiments.short(row.get(c)).replace("-", "–") if row.get(c) is None else
-                      experiments.short(row.get(c)) for c in shared + own)]) + " |")
-            tables.append("\n".join(lines))
+        for group in alike(found):
+            tables.append(workload_table(group[0], found[group[0]]))
+            if len(group) >= MANY:
+                tables.append(shared_table(group, found))
+            else:
+                tables += [workload_table(name, found[name]) for name in group[1:]]
         left_out = [line.partition(": ")[2] for line in data.context.get("left_out") or []
                     if line.startswith(f"{experiment.id}:")]
         if left_out:
             tables.append("Left out: " + "; ".join(left_out) + ".")
     number = experiment.id[:2]
     return "\n\n".join(tables) or f"Not recorded yet: `./ladder record {number}` does it."
+
+
+def alike(found):
+    """Names of workloads, those with the same variants that follow each other together."""
+    groups, before = [], None
+    for name, rows in found.items():
+        variants = [row.variant for row in rows]
+        if variants != before:
+            groups.append([])
+        groups[-1].append(name)
+        before = variants
+    return groups
+
+
+def workload_table(name, rows):
+    shared, own = experiments.columns(rows)
+    titles = [experiments.COLUMNS[c] for c in shared] + [c.replace("_", " ") for c in own]
+    lines = [f"**{name}**", "", "| " + " | ".join(["variant", "time", "× first", *titles]) + " |",
+             "|" + "---|" * (3 + len(titles))]
+    for row in rows:
+        lines.append("| " + " | ".join([
+            row.variant, duration(row.seconds),
+            experiments.times_first(row).replace("±", "± ").replace("-", "–"),
+            *(experiments.short(row.get(c)).replace("-", "–") if row.get(c) is None else
+              experiments.short(row.get(c)) for c in shared + own)]) + " |")
+    return "\n".join(lines)
+
+
+def shared_table(group, found):
+    """Workloads down, variants across: time, and × first."""
+    variants = [row.variant for row in found[group[0]]]
+    lines = ["| " + " | ".join(["time, × first", *variants]) + " |",
+             "|" + "---|" * (1 + len(variants))]
+    for name in group:
+        cells = [duration(row.seconds) + ("" if i == 0 or row.get("vs_first") is None else
+                                          f", {row.get('vs_first'):.2f}")
+                 for i, row in enumerate(found[name])]
+        lines.append("| " + " | ".join([name, *cells]) + " |")
+    return "\n".join(lines)
+
+
+def duration(seconds):
+    return term.duration(seconds).replace("us", "µs")
 
 
 def ladder_table(known, recorded):
