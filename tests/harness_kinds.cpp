@@ -29,7 +29,7 @@ std::string refusal(const std::string& word) {
 TEST_CASE("names of kinds say everything and nothing twice") {
   for (const char* word :
        {"NN", "TN", "NT-bf16", "TT-f16-f32", "NN-bf16-f16", "NN-alpha0.5", "NN-alpha-1.5-beta0.25",
-        "NT-bf16-f32-alpha0-beta-1-bias-sharedb-batch3-pada1-padb2-padc3-gap4-off5"})
+        "NT-bf16-f32-alpha0-beta-1-bias-relu-sharedb-batch3-pada1-padb2-padc3-gap4-off5"})
     CHECK(text(parse_kind(word)) == word);
   CHECK(text(parse_kind("NT-f16")) == "NT");
   CHECK(text(parse_kind("NN-alpha1-beta0-batch1-pada0")) == "NN");
@@ -116,7 +116,17 @@ TEST_CASE("what alpha, beta and the bias make of a sum") {
   p.beta = 0;
   CHECK(wanted(p, data, NAN, 0, 1, 2).value == 0);
   p.bias = &p;
-  CHECK(wanted(p, data, NAN, 0, 1, 2).value == old_value(8, 2));
+  const double bias = old_value(8, 2);
+  CHECK(wanted(p, data, NAN, 0, 1, 2).value == bias);
+  p.activation = Activation::relu;
+  p.alpha = 1;
+  CHECK(wanted(p, data, 3 - bias, 0, 1, 2).value == 3);
+  CHECK(wanted(p, data, -3 - bias, 0, 1, 2).value == 0);
+  CHECK(std::isnan(wanted(p, data, NAN, 0, 1, 2).value));
+  p.activation = Activation::gelu;  // of the tables: GELU(1) = 0.8412 by the tanh form
+  CHECK(wanted(p, data, 1 - bias, 0, 1, 2).value == Approx(0.841192));
+  CHECK(wanted(p, data, -1 - bias, 0, 1, 2).value == Approx(-0.158808));
+  CHECK(wanted(p, data, 30 - bias, 0, 1, 2).value == 30);
 }
 
 TEST_CASE("the bound follows K, alpha, beta and the type of C") {
@@ -139,6 +149,9 @@ TEST_CASE("the bound follows K, alpha, beta and the type of C") {
   CHECK(exact("TT-bf16-f32-alpha-1.5-beta0.25-bias"));
   CHECK_FALSE(exact("NN-alpha0.7"));
   CHECK_FALSE(exact("NN-beta0.3"));
+  CHECK(exact("NN-bias-relu"));
+  CHECK_FALSE(exact("NN-gelu"));
+  CHECK(bound_of("NN-f16-f32-gelu", 64, 0, 0) == Approx(1.13 * lost).epsilon(1e-2));
   // Rounded once, to the type of C: 257 lies between the bf16 numbers 256 and 258.
   const Problem p = make_problem(sized(2, 2, 64, "NN-bf16"));
   CHECK(is_right(p, Inputs::integers, 256, {257, 257}));
@@ -216,10 +229,12 @@ TEST_CASE("who takes kinds, and what is drawn for them") {
             std::pair("batch", k.batch > 1), std::pair("sharedb", k.shared_b),
             std::pair("pada", k.pad_a > 0), std::pair("padb", k.pad_b > 0),
             std::pair("padc", k.pad_c > 0), std::pair("gap", k.gap > 0),
-            std::pair("off", k.off > 0)})
+            std::pair("off", k.off > 0),
+            std::pair("relu", k.activation == Activation::relu),
+            std::pair("gelu", k.activation == Activation::gelu)})
         if (there) words.insert(word);
     }
-    CHECK(words.size() == 24 + 11);
+    CHECK(words.size() == 24 + 13);
   }
 }
 
@@ -267,6 +282,10 @@ TEST_CASE("a step that mistakes the problem fails") {
       {F::rounds_twice, "NN-alpha-1.5-beta0.5", "wrong"},
       {F::spreads_nan, "NN-bf16", "with a NaN or an infinity"},
       {F::ignores_bias, "NN-bias", "wrong"},
+      {F::ignores_activation, "NN-relu", "wrong"},
+      {F::ignores_activation, "NN-bf16-gelu", "wrong"},
+      {F::activates_before_bias, "NN-bias-relu", "wrong"},
+      {F::activates_before_bias, "NT-bias-gelu", "wrong"},
   };
   for (const auto& c : cases) {
     const std::string wrong = check(c.fault, c.kind);
@@ -274,7 +293,7 @@ TEST_CASE("a step that mistakes the problem fails") {
     CHECK(wrong.find(c.words) != std::string::npos);
   }
   // And each is found by the suite and by a hundred random problems, without being looked for.
-  for (int fault = 1; fault <= int(F::ignores_bias); ++fault) {
+  for (int fault = 1; fault <= int(F::activates_before_bias); ++fault) {
     const Step step = host_kinds_step(F(fault));
     for (const auto& problems : {kinds_suite(step.supports, 3e8),
                                  random_problems(step.supports, 100, 2, 1e5)}) {

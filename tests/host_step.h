@@ -4,7 +4,7 @@
 #include <cmath>
 #include <memory>
 
-#include "common/harness/kind.h"
+#include "common/harness/compare.h"
 #include "common/harness/registry.h"
 
 enum class Fault {
@@ -46,7 +46,8 @@ inline Step host_step(Fault fault) {
 enum class KindFault {
   none, reads_old_c, ignores_alpha, ignores_beta, ignores_ldc, ignores_lda, swaps_layouts,
   layout_of_b_ignored, wrong_type_of_c, f16_for_bf16, multiplies_by_zero, writes_gap, one_batch,
-  batch_stride_of_one_matrix, ignores_shared_b, rounds_twice, spreads_nan, ignores_bias
+  batch_stride_of_one_matrix, ignores_shared_b, rounds_twice, spreads_nan, ignores_bias,
+  ignores_activation, activates_before_bias
 };
 
 template <KindFault FAULT>
@@ -64,6 +65,7 @@ Launch prepare_host_kinds(const Problem& p) {
     if (has(KindFault::ignores_alpha)) q.alpha = 1;
     if (has(KindFault::ignores_beta)) q.beta = 0;
     if (has(KindFault::ignores_bias)) q.bias = nullptr;
+    if (has(KindFault::ignores_activation)) q.activation = Activation::none;
     if (has(KindFault::batch_stride_of_one_matrix)) q.stride_c = p.M * p.N;
     if (has(KindFault::ignores_shared_b) && p.stride_b == 0) q.stride_b = 1;
     const auto a = harness::storage_a(q), b = harness::storage_b(q), c = harness::storage_c(q);
@@ -89,7 +91,11 @@ Launch prepare_host_kinds(const Problem& p) {
           if (ic >= harness::storage_c(p).count()) continue;
           if (q.beta != 0 || has(KindFault::reads_old_c))
             result += q.beta * float(harness::load(c.type, q.C, ic));
+          if (has(KindFault::activates_before_bias))
+            result = float(harness::activated(q.activation, result));
           if (q.bias) result += float(harness::load(c.type, q.bias, n));
+          if (!has(KindFault::activates_before_bias))
+            result = float(harness::activated(q.activation, result));
           harness::store(c.type, q.C, ic, result);
           if (has(KindFault::writes_gap) && n == q.N - 1 && q.ldc > q.N && m < q.M - 1)
             harness::store(c.type, q.C, ic + 1, 0);
@@ -109,6 +115,7 @@ inline Step host_kinds_step(KindFault fault) {
       prepare_host_kinds<F::multiplies_by_zero>, prepare_host_kinds<F::writes_gap>,
       prepare_host_kinds<F::one_batch>, prepare_host_kinds<F::batch_stride_of_one_matrix>,
       prepare_host_kinds<F::ignores_shared_b>, prepare_host_kinds<F::rounds_twice>,
-      prepare_host_kinds<F::spreads_nan>, prepare_host_kinds<F::ignores_bias>};
+      prepare_host_kinds<F::spreads_nan>, prepare_host_kinds<F::ignores_bias>,
+      prepare_host_kinds<F::ignores_activation>, prepare_host_kinds<F::activates_before_bias>};
   return {"91_kinds", [](const Problem&) { return std::string(); }, prepares[int(fault)]};
 }

@@ -108,7 +108,7 @@ std::vector<Kind> other_things() {
        {"NN", "NN-alpha0.5", "NN-beta1", "NN-alpha-1.5-beta0.5", "NN-alpha0-beta2", "NN-alpha0",
         "NN-pada8-padb8-padc8", "NN-pada1-padb3-padc5-beta1", "NN-batch3", "NN-batch2-gap8-beta1",
         "NN-batch3-sharedb-padc8-gap3", "NN-off1", "NN-off8-pada8-padb16-padc24", "NN-bias",
-        "NN-bias-alpha2-beta-1-batch2"})
+        "NN-bias-alpha2-beta-1-batch2", "NN-relu", "NN-gelu", "NN-bias-relu", "NN-bias-gelu"})
     kinds.push_back(parse_kind(words));
   return kinds;
 }
@@ -212,10 +212,12 @@ std::vector<Size> random_problems(Supports supports, int count, uint64_t seed, d
     if (one_in(4)) kind.batch = 2 + below(4), kind.gap = pad(), kind.shared_b = one_in(4);
     if (one_in(6)) kind.off = one_in(2) ? 8 : 1 + below(9);
     kind.bias = one_in(4);
+    if (one_in(4)) kind.activation = one_in(2) ? Activation::relu : Activation::gelu;
     Size size = {dimension(0), dimension(1), dimension(2), kind};
     // What it refuses goes, one after the other.
     for (void (*drop)(Kind&) :
-         {+[](Kind& x) { x.bias = false; }, +[](Kind& x) { x.off = 0; },
+         {+[](Kind& x) { x.bias = false; }, +[](Kind& x) { x.activation = Activation::none; },
+          +[](Kind& x) { x.off = 0; },
           +[](Kind& x) { x.batch = 1, x.gap = 0, x.shared_b = false; },
           +[](Kind& x) { x.pad_a = x.pad_b = x.pad_c = 0; }, +[](Kind& x) { x.beta = 0; },
           +[](Kind& x) { x.alpha = 1; }})
@@ -269,7 +271,9 @@ std::string rule(const Size& size) {
   const bool plain = k.alpha == 1 && k.beta == 0 && !k.bias;
   char words[160];
   snprintf(words, sizeof words, "%s, random normal within %.2g%s and half an ulp",
-           keeps_exact(k.alpha) && keeps_exact(k.beta) ? "integers exact" : "integers but rounded",
+           keeps_exact(k.alpha) && keeps_exact(k.beta) && k.activation != Activation::gelu
+               ? "integers exact"
+               : "integers but rounded",
            fabs(double(k.alpha)) * accumulation_bound(size.K),
            plain ? "" : ", 2^-23 of what is added up,");
   return words;

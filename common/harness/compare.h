@@ -34,6 +34,13 @@ struct Want {
   double terms;  // of the magnitudes of what is added up: FP32 rounds each, and their sum
 };
 
+LADDER_HD inline double activated(Activation activation, double x) {
+  if (activation == Activation::relu) return x < 0 ? 0 : x;  // a NaN stays one
+  if (activation == Activation::gelu)
+    return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+  return x;
+}
+
 LADDER_HD inline Want wanted(const Problem& p, const Data& data, double sum, int64_t b,
                              int64_t row, int64_t col) {
   // A factor of 0 drops its term, whatever it holds.
@@ -42,7 +49,8 @@ LADDER_HD inline Want wanted(const Problem& p, const Data& data, double sum, int
       p.beta == 0 ? 0
                   : double(p.beta) * old_value(data.seed_c, uint64_t((b * p.M + row) * p.N + col));
   const double bias = p.bias ? old_value(data.seed_c + 1, uint64_t(col)) : 0;
-  return {product + old + bias, fabs(product) + fabs(old) + fabs(bias)};
+  return {activated(p.activation, product + old + bias),
+          fabs(product) + fabs(old) + fabs(bias)};
 }
 
 /// Half an ulp of the type: of the value, and the least, among the subnormals.
@@ -54,13 +62,17 @@ LADDER_HD inline double half_ulp(Type type, double value) {
 
 /// Largest |got - want| that is right: what accumulating may lose, times alpha; 2^-23 of the terms
 /// for the FP32 arithmetic with alpha, beta and the bias, which is exact for alpha = 1 alone; half
-/// an ulp of C's type. 0 where every step is exact: then `want` must be given rounded.
+/// an ulp of C's type. 0 where every step is exact: then `want` must be given rounded. GELU is at
+/// most 1.13 steep, and 2^-16 of it is allowed for the approximate functions of the hardware.
 LADDER_HD inline double bound(const Problem& p, const Data& data, const Want& want) {
   const bool integers = data.inputs == Inputs::integers;
-  if (integers && keeps_exact(p.alpha) && keeps_exact(p.beta)) return 0;
+  const bool gelu = p.activation == Activation::gelu;
+  if (integers && keeps_exact(p.alpha) && keeps_exact(p.beta) && !gelu) return 0;
   const bool plain = p.alpha == 1 && p.beta == 0 && !p.bias;
-  return (integers ? 0 : fabs(double(p.alpha)) * accumulation_bound(p.K)) +
-         (plain ? 0 : want.terms * (1.0 / 8388608)) + half_ulp(p.type_c, want.value);
+  const double before = (integers ? 0 : fabs(double(p.alpha)) * accumulation_bound(p.K)) +
+                        (plain ? 0 : want.terms * (1.0 / 8388608));
+  return before * (gelu ? 1.13 : 1) + (gelu ? fabs(want.value) * (1.0 / 65536) : 0) +
+         half_ulp(p.type_c, want.value);
 }
 
 /// True if `got` is a right answer. A NaN never is, and an infinity only where an exact sum

@@ -31,7 +31,7 @@ const Word kWords[] = {{"batch", &Kind::batch, 1, 1}, {"pada", &Kind::pad_a, 0, 
 [[noreturn]] void refuse(const std::string& word) {
   throw UsageError("kind \"" + word + "\": must look like NT, NT-bf16 or TN-f16-f32-batch4 (A's "
                    "and B's layout, N row-major, T column-major; type of A and B, of C: f16 bf16 "
-                   "f32; then alphaX betaX batchN bias sharedb padaX padbX padcX gapX offX)");
+                   "f32; then alphaX betaX batchN bias relu gelu sharedb padaX padbX padcX gapX offX)");
 }
 
 bool parse_type(const std::string& word, Type& type) {
@@ -50,6 +50,8 @@ std::string text(const Kind& k) {
   if (k.alpha != 1) words += "-alpha" + number(k.alpha);
   if (k.beta != 0) words += "-beta" + number(k.beta);
   if (k.bias) words += "-bias";
+  if (k.activation != Activation::none)
+    words += k.activation == Activation::relu ? "-relu" : "-gelu";
   if (k.shared_b) words += "-sharedb";
   for (const Word& w : kWords)
     if (k.*w.value != w.usual) words += std::string("-") + w.name + std::to_string(k.*w.value);
@@ -71,7 +73,9 @@ Kind parse_kind(const std::string& word) {
   if (k.type_ab == Type::f32) throw UsageError("kind \"" + word + "\": A and B are f16 or bf16");
   for (; i < parts.size(); ++i) {
     std::string part = parts[i];
-    bool known = part == "bias" || part == "sharedb";
+    const bool relu = part == "relu", gelu = part == "gelu";
+    bool known = part == "bias" || part == "sharedb" || relu || gelu;
+    if (relu || gelu) k.activation = relu ? Activation::relu : Activation::gelu;
     k.bias |= part == "bias";
     k.shared_b |= part == "sharedb";
     for (auto [name, factor] : {std::pair("alpha", &Kind::alpha), std::pair("beta", &Kind::beta)}) {
@@ -98,7 +102,7 @@ Problem make_problem(int64_t M, int64_t N, int64_t K, const Kind& kind, const vo
   p.layout_a = kind.layout_a, p.layout_b = kind.layout_b;
   p.type_ab = kind.type_ab, p.type_c = kind.type_c;
   p.alpha = kind.alpha, p.beta = kind.beta;
-  p.bias = bias;
+  p.bias = bias, p.activation = kind.activation;
   p.lda = (kind.layout_a == Layout::row_major ? K : M) + kind.pad_a;
   p.ldb = (kind.layout_b == Layout::row_major ? N : K) + kind.pad_b;
   p.ldc = N + kind.pad_c;

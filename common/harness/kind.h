@@ -4,10 +4,10 @@
 // LAYOUTS[-TYPE[-TYPE OF C]][-word..]. Layouts: A's letter, then B's; N is row-major, as everywhere
 // in the ladder, T is column-major (stored as its transpose), so that x W^T is NT. (cuBLAS, which
 // is column-major and takes B first, calls that TN.) Types f16, bf16, f32; C has the inputs' type
-// where it is not named. Words: alphaX betaX (numbers), batchN, bias, sharedb (one B for the whole
-// batch), padaX padbX padcX (elements by which rows, or columns, are longer than they must be),
-// gapX (elements between the matrices of a batch), offX (elements by which every pointer is off its
-// alignment).
+// where it is not named. Words: alphaX betaX (numbers), batchN, bias, relu or gelu (activations),
+// sharedb (one B for the whole batch), padaX padbX padcX (elements by which rows, or columns, are
+// longer than they must be), gapX (elements between the matrices of a batch), offX (elements by
+// which every pointer is off its alignment).
 #pragma once
 #include <string>
 
@@ -20,6 +20,7 @@ struct Kind {
   Type type_ab = Type::f16, type_c = Type::f16;
   float alpha = 1.0f, beta = 0.0f;
   bool bias = false, shared_b = false;
+  Activation activation = Activation::none;
   int64_t batch = 1, pad_a = 0, pad_b = 0, pad_c = 0, gap = 0, off = 0;
 };
 

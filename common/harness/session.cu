@@ -107,8 +107,10 @@ Session::Session(const Program& program, const Size& s, const Nvml& nvml,
   const auto has = [&](const char* what) {
     return std::find(against.begin(), against.end(), what) != against.end();
   };
-  if (s.kind.beta != 0 || s.kind.bias || s.kind.off)  // C would grow from launch to launch
-    throw UsageError(text(s) + ": timed are problems with beta = 0, no bias, aligned pointers");
+  const bool fused = s.kind.bias || s.kind.activation != Activation::none;
+  if (s.kind.beta != 0 || fused || s.kind.off)  // C would grow from launch to launch
+    throw UsageError(text(s) + ": timed are problems with beta = 0, no bias, no activation and "
+                               "aligned pointers");
   stopwatch = std::make_unique<Stopwatch>(InputSets::count(size), nvml);
   const Step linked = find_step(program.step);
   check_timed_size(linked);

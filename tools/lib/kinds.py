@@ -13,7 +13,8 @@ HOW = ("write a kind as NT, NT-bf16 or TN-f16-f32-batch4: A's and B's layout (N 
        "column-major), type of A and B, of C")
 NUMBER = r"-?\d+(?:\.\d+)?(?:e-?\d+)?"
 # In the order in which the programs write them, with what each is worth when it is left out.
-WORDS = [("alpha", NUMBER, 1.0), ("beta", NUMBER, 0.0), ("bias", "", None), ("sharedb", "", None),
+WORDS = [("alpha", NUMBER, 1.0), ("beta", NUMBER, 0.0), ("bias", "", None), ("relu", "", None),
+         ("gelu", "", None), ("sharedb", "", None),
          ("batch", r"\d+", 1.0), ("pada", r"\d+", 0.0), ("padb", r"\d+", 0.0),
          ("padc", r"\d+", 0.0), ("gap", r"\d+", 0.0), ("off", r"\d+", 0.0)]
 KIND = re.compile("([NT][NT])(?:-(f16|bf16)(?:-(f16|bf16|f32))?)?((?:-(?:"
