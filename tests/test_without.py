@@ -5,9 +5,9 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from support import ROOT
+from support import ROOT, Sandbox
 from tools import without
-from tools.lib import steps, term
+from tools.lib import results, steps, term
 
 KERNEL = "load(a);\nload(b);\nstore(c);\n"
 GOOD = """# words
@@ -59,6 +59,35 @@ class Steps(unittest.TestCase):
                         ["g++", "-std=c++20", "-fsyntax-only", "-DLADDER_EMULATED", f"-I{ROOT}",
                          file], capture_output=True, text=True)
                     self.assertEqual(done.returncode, 0, done.stderr[:2000])
+
+
+class Command(Sandbox):
+    COPY = "03_smem_tile-without-bounds"
+
+    def setUp(self):
+        super().setUp()
+        self.fake_gpu()
+        (self.root / "steps/03_smem_tile/without").write_text(
+            "without: bounds\nsays: all bounds\n- BLOCK_M = 64\n+ BLOCK_M = 1\n")
+        program = self.root / "bin" / self.COPY
+        program.write_text((self.root / "bin/03_smem_tile").read_text().replace(
+            "03_smem_tile", self.COPY))
+        program.chmod(0o755)
+
+    def test_record(self):
+        for sizes in ("4096", "8192"):  # the second adds to what the first has kept
+            done = self.ladder("without", "03", "--sizes", sizes, "--record", "--commit", "abc")
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        text = (self.root / f"build/without/{self.COPY}/kernel.cu").read_text()
+        self.assertIn("constexpr int BLOCK_M = 1;", text)
+        self.assertIn("// base: 03_smem_tile", text)
+        data = results.load(self.root / "plots/results/without/fake-gpu/03_smem_tile.json")
+        for size in (4096, 8192):
+            self.assertTrue(data.find(self.COPY, (size,) * 3, "burst"))
+
+    def test_errors(self):
+        self.assert_one_line_error(self.ladder("without", "01"), "01_naive", "03")
+        self.assert_one_line_error(self.ladder("without", "03", "loads"), "it has bounds")
 
 
 if __name__ == "__main__":
