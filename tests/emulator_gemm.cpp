@@ -37,9 +37,9 @@ void check(GemmCase& problem, int runs) {
 TEST_CASE("gemm: every configuration that can be forced") {
   int turn = 0;  // each layout and type with each configuration, sizes by turns
   for (const char* config :
-       {"128x256/c1/s1/g8/p0", "128x256/c2/s1/g2/p1", "128x256/c2/s3/g1/p0", "256x192/c1/s4/g4/p0",
-        "256x192/c2/s1/g1/p1", "256x192/c2/s2/g4/p0", "128x128/c1/s16/g8/p0", "128x128/c2/s1/g2/p1",
-        "128x128/c2/s5/g8/p0"}) {
+       {"128x256/c1x1/s1/g8/p0", "128x256/c2x1/s1/g2/p1", "128x256/c2x1/s3/g1/p0", "256x192/c1x1/s4/g4/p0",
+        "256x192/c2x1/s1/g1/p1", "256x192/c2x1/s2/g4/p0", "128x128/c1x1/s16/g8/p0", "128x128/c2x1/s1/g2/p1",
+        "128x128/c2x1/s5/g8/p0", "128x128/c1x4/s1/g8/p0", "256x192/c1x2/s1/g8/p0"}) {
     INFO(config);
     const Forced forced(config);
     for (Layout a : {ROW, COL})
@@ -79,8 +79,8 @@ TEST_CASE("gemm: what it refuses, it does not begin") {
   p = odd.p, refused((p.type_ab = Type::f32, p), "not FP32");
   p = odd.p, refused((p.batch = 2, p.stride_c = 900, p), "stride_c must be at least");
   {
-    const Forced forced("128x64/c1/s1/g8/p0");
-    refused(odd.p, "LADDER_GEMM_CONFIG=128x64/c1/s1/g8/p0 is no configuration");
+    const Forced forced("128x64/c1x1/s1/g8/p0");
+    refused(odd.p, "LADDER_GEMM_CONFIG=128x64/c1x1/s1/g8/p0 is no configuration");
   }
   const std::vector<float> c = odd.result();
   CHECK(std::count_if(c.begin(), c.end(), [](float x) { return x == x; }) == 0);  // as it was
@@ -107,7 +107,7 @@ TEST_CASE("gemm: alpha = 0 reads no operand, beta = 0 no C") {
 
 TEST_CASE("gemm: Inf and NaN in one element of A reach its row and nothing else") {
   for (uint16_t special : {inf_of(Type::f16), nan_of(Type::f16)})
-    for (const char* config : {"128x256/c2/s1/g8/p0", "128x128/c1/s4/g8/p0"}) {
+    for (const char* config : {"128x256/c2x1/s1/g8/p0", "128x128/c1x1/s4/g8/p0"}) {
       const Forced forced(config);
       GemmCase problem(gemm_params(150, 70, 261));
       problem.a[size_t(problem.at_a(0, 77, 260))] = special;

@@ -226,6 +226,13 @@ PTX_FN uint32_t cluster_ctarank() {
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
+/// The same place in the shared memory of another CTA of the cluster, for ordinary loads and stores.
+template <class T>
+PTX_FN T* mapa(T* smem, uint32_t cta) {
+  uint64_t there;
+  asm volatile("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(smem), "r"(cta));
+  return reinterpret_cast<T*>(there);
+}
 PTX_FN void cluster_arrive() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
@@ -373,6 +380,21 @@ PTX_FN int ld_relaxed(const int* flag) {
   int value;
   asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
   return value;
+}
+/// Four FP32 in global memory that another CTA may be writing just now: each is read as it was or as
+/// it will be, and nothing else is ordered by it.
+PTX_FN float4 ld_relaxed_v4(const float4* p) {
+  float4 v;
+  asm volatile("ld.relaxed.gpu.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+               : "l"(p)
+               : "memory");
+  return v;
+}
+PTX_FN void st_relaxed_v4(float4* p, float4 v) {
+  asm volatile("st.relaxed.gpu.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(p), "f"(v.x), "f"(v.y),
+               "f"(v.z), "f"(v.w)
+               : "memory");
 }
 PTX_FN void red_add_release(int* flag, int value) {
   asm volatile("red.release.gpu.global.add.s32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");

@@ -104,6 +104,10 @@ inline void fence_proxy_async(EMU_HERE) { emu::fence_proxy_async(here); }
 
 // ---- clusters -----------------------------------------------------------------------------------
 inline uint32_t cluster_ctarank() { return emu::cluster_ctarank(); }
+template <class T>
+T* mapa(T* smem, uint32_t cta, EMU_HERE) {
+  return static_cast<T*>(emu::mapa(smem, cta, here));
+}
 inline void cluster_arrive(EMU_HERE) { emu::cluster_arrive(here); }
 inline void cluster_wait(EMU_HERE) { emu::cluster_wait(here); }
 inline void cluster_sync(EMU_HERE) { emu::cluster_sync(here); }
@@ -164,6 +168,14 @@ inline void prefetch_tensormap(const CUtensorMap*) {}
 // ---- flags --------------------------------------------------------------------------------------
 inline int ld_acquire(const int* flag, EMU_HERE) { return emu::flag_load(flag, true, here); }
 inline int ld_relaxed(const int* flag, EMU_HERE) { return emu::flag_load(flag, false, here); }
+inline float4 ld_relaxed_v4(const float4* p, EMU_HERE) {
+  float4 v;
+  emu::relaxed_load(&v, p, sizeof v, here);
+  return v;
+}
+inline void st_relaxed_v4(float4* p, float4 v, EMU_HERE) {
+  emu::relaxed_store(p, &v, sizeof v, here);
+}
 inline void red_add_release(int* flag, int value, EMU_HERE) {
   emu::flag_add(flag, value, true, here);
 }

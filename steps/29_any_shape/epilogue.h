@@ -101,26 +101,16 @@ __device__ void store_elements(const float (&acc)[Tile::SLABS][Tile::BLOCK_N / 2
   }
 }
 
-// One warpgroup's part of one of `split` pieces of a tile goes to L2. Then each piece's warpgroup
-// adds up one share of the rows, all pieces in the order of K. Nobody relies on the others being
-// resident: who has waited long enough leaves its share to the one that comes last.
-//   flag: bits 0-7 pieces that have arrived, 8-15 that have left, 16-31 shares that were left
+// A consumer's accumulators as rows of float2, in shared or global memory; only rows of C.
 template <class Tile>
-__device__ void add_up(float (&acc)[Tile::SLABS][Tile::BLOCK_N / 2], const GemmArgs& args,
-                       int* shared_shares, int tail_tile, int piece, int part, int wg_id, int row,
-                       int col, int batch) {
-  constexpr int FOURS = Tile::BLOCK_N / 4, PART = Tile::WG_M * FOURS;  // in float4
-  const int tid = threadIdx.x % 128, lane_id = tid % 32, warp_id = tid / 32, split = args.split;
-  const int parts = args.cluster_m * NUM_CONSUMERS;
-  float4* sums = args.partials + (int64_t(tail_tile) * split * parts + part) * PART;
-  const int64_t next_piece = int64_t(parts) * PART;
-  const int rows = min(Tile::WG_M, args.M - row);
+__device__ void store_sums(float (&acc)[Tile::SLABS][Tile::BLOCK_N / 2], float4* sums, int rows) {
+  const int lane_id = threadIdx.x % 32, warp_id = threadIdx.x % 128 / 32;
 #pragma unroll
   for (int slab = 0; slab < Tile::SLABS; ++slab)
 #pragma unroll
     for (int half_row = 0; half_row < 2; ++half_row) {
       const int r = slab * BOX + warp_id * 16 + lane_id / 4 + half_row * 8;
-      auto* to = reinterpret_cast<float2*>(sums + piece * next_piece + r * FOURS) + lane_id % 4;
+      auto* to = reinterpret_cast<float2*>(sums + r * (Tile::BLOCK_N / 4 + SUMS_PAD)) + lane_id % 4;
       if (r < rows)
 #pragma unroll
         for (int j = 0; j < Tile::BLOCK_N / 8; ++j)
@@ -129,9 +119,83 @@ __device__ void add_up(float (&acc)[Tile::SLABS][Tile::BLOCK_N / 2], const GemmA
 #pragma unroll
   for (int i = 0; i < Tile::SLABS * Tile::BLOCK_N / 2; ++i)  // frees the registers for what follows
     acc[i / (Tile::BLOCK_N / 2)][i % (Tile::BLOCK_N / 2)] = 0.0f;
+}
+
+// Adds up share `share` of `shares` of a consumer's `rows` rows, all pieces in the order of K, and
+// stores it to C. sums_of(piece) is where a piece lies.
+template <class Tile, class SumsOf>
+__device__ void add_share(const GemmArgs& args, SumsOf sums_of, int pieces, int share, int rows,
+                          int row, int col, int batch) {
+  constexpr int FOURS = Tile::BLOCK_N / 4;
+  const int all = max(rows, 0) * FOURS, end = int(int64_t(all) * (share + 1) / pieces);
+  for (int i0 = int(int64_t(all) * share / pieces) + threadIdx.x % 128; i0 < end; i0 += 2 * 128) {
+    float4 sum[2] = {};
+    for (int p = 0; p < pieces; p += 4) {  // 8 loads in flight
+      float4 loaded[8] = {};
+#pragma unroll
+      for (int q = 0; q < 8; ++q) {
+        const int i = i0 + q % 2 * 128;
+        if (p + q / 2 < pieces && i < end)
+          loaded[q] = sums_of(p + q / 2)[i / FOURS * (FOURS + SUMS_PAD) + i % FOURS];
+      }
+#pragma unroll
+      for (int q = 0; q < 8; ++q) {
+        sum[q % 2].x += loaded[q].x, sum[q % 2].y += loaded[q].y;
+        sum[q % 2].z += loaded[q].z, sum[q % 2].w += loaded[q].w;
+      }
+    }
+#pragma unroll
+    for (int q = 0; q < 2; ++q) {
+      const int i = i0 + q * 128, r = row + i / FOURS, c = col + i % FOURS * 4;
+      const int64_t at = batch * args.stride_c + r * args.ldc + c;
+      float v[4] = {sum[q].x, sum[q].y, sum[q].z, sum[q].w};
+      if (i >= end) continue;
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        v[e] *= args.alpha;
+        if (args.beta != 0.0f && c + e < args.N) v[e] += args.beta * old_c(args, at + e);
+      }
+      if (args.fours && c < args.N && args.type_c != Type::f32) {
+        *reinterpret_cast<uint2*>(static_cast<uint16_t*>(args.C) + at) =
+            make_uint2(rounded(args.type_c, v[0], v[1]), rounded(args.type_c, v[2], v[3]));
+      } else {
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          if (c + e < args.N) store_c(args, at + e, v[e]);
+      }
+    }
+  }
+}
+
+// The CTAs of a cluster have a piece of the same tile each: through each other's shared memory.
+template <class Tile>
+__device__ void add_up_in_cluster(float (&acc)[Tile::SLABS][Tile::BLOCK_N / 2], const GemmArgs& args,
+                                  void* ring, int piece, int wg_id, int row, int col, int batch) {
+  const int rows = min(Tile::WG_M, args.M - row);
+  float4* sums = static_cast<float4*>(ring) + wg_id * Tile::WG_M * (Tile::BLOCK_N / 4 + SUMS_PAD);
+  store_sums<Tile>(acc, sums, rows);
+  ptx::cluster_sync();
+  const auto sums_of = [&](int p) -> const float4* { return ptx::mapa(sums, p); };
+  add_share<Tile>(args, sums_of, args.cluster_k, piece, rows, row, col, batch);
+}
+
+// One of `split` pieces of a tile goes to L2. Then each piece's warpgroup adds up one share. Nobody
+// relies on the others being resident: who has waited long enough leaves its share to the last one.
+//   flag: bits 0-7 pieces that have arrived, 8-15 that have left, 16-31 shares that were left
+template <class Tile>
+__device__ void add_up(float (&acc)[Tile::SLABS][Tile::BLOCK_N / 2], const GemmArgs& args,
+                       int* shared_shares, int tail_tile, int piece, int part, int wg_id, int row,
+                       int col, int batch) {
+  const int parts = args.cluster_m * NUM_CONSUMERS, split = args.split;
+  const int rows = min(Tile::WG_M, args.M - row);
+  const auto sums_of = [&](int p) {
+    return args.partials + ((int64_t(tail_tile) * split + p) * parts + part) *
+                               (Tile::WG_M * (Tile::BLOCK_N / 4 + SUMS_PAD));
+  };
+  store_sums<Tile>(acc, sums_of(piece), rows);
   int* flag = &args.counters[NUM_PACE_COUNTERS + tail_tile * parts + part];
   ptx::bar_sync(1 + wg_id, 128);
-  if (tid == 0) {
+  if (threadIdx.x % 128 == 0) {
     int shares = 1 << piece, old = ptx::atom_add_acq_rel(flag, 1);
     if ((old & 0xFF) + 1 == split) {
       shares |= old >> 16;  // the last one: with what others have left
@@ -146,46 +210,9 @@ __device__ void add_up(float (&acc)[Tile::SLABS][Tile::BLOCK_N / 2], const GemmA
     if ((ptx::atom_add_acq_rel(flag, 1 << 8) >> 8 & 0xFF) + 1 == split) *flag = 0;  // for next time
   }
   ptx::bar_sync(1 + wg_id, 128);
-  const int shares = *shared_shares, all = max(rows, 0) * FOURS;
-  for (int share = 0; share < split; ++share) {
-    if (!(shares >> share & 1)) continue;
-    const int end = int(int64_t(all) * (share + 1) / split);
-    for (int i0 = int(int64_t(all) * share / split) + tid; i0 < end; i0 += 2 * 128) {
-      float4 sum[2] = {};
-      for (int p = 0; p < split; p += 4) {  // 8 loads in flight
-        float4 loaded[8] = {};
-#pragma unroll
-        for (int q = 0; q < 8; ++q)
-          if (p + q / 2 < split && i0 + q % 2 * 128 < end)
-            loaded[q] = __ldcg(&sums[(p + q / 2) * next_piece + i0 + q % 2 * 128]);
-#pragma unroll
-        for (int q = 0; q < 8; ++q) {
-          sum[q % 2].x += loaded[q].x, sum[q % 2].y += loaded[q].y;
-          sum[q % 2].z += loaded[q].z, sum[q % 2].w += loaded[q].w;
-        }
-      }
-#pragma unroll
-      for (int q = 0; q < 2; ++q) {
-        const int i = i0 + q * 128, r = row + i / FOURS, c = col + i % FOURS * 4;
-        const int64_t at = batch * args.stride_c + r * args.ldc + c;
-        float v[4] = {sum[q].x, sum[q].y, sum[q].z, sum[q].w};
-        if (i >= end) continue;
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          v[e] *= args.alpha;
-          if (args.beta != 0.0f && c + e < args.N) v[e] += args.beta * old_c(args, at + e);
-        }
-        if (args.fours && c < args.N && args.type_c != Type::f32) {
-          *reinterpret_cast<uint2*>(static_cast<uint16_t*>(args.C) + at) =
-              make_uint2(rounded(args.type_c, v[0], v[1]), rounded(args.type_c, v[2], v[3]));
-        } else {
-#pragma unroll
-          for (int e = 0; e < 4; ++e)
-            if (c + e < args.N) store_c(args, at + e, v[e]);
-        }
-      }
-    }
-  }
+  for (int share = 0; share < split; ++share)
+    if (*shared_shares >> share & 1)
+      add_share<Tile>(args, sums_of, split, share, rows, row, col, batch);
 }
 
 }  // namespace

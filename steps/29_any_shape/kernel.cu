@@ -66,16 +66,19 @@ __device__ void multiply(float (&acc)[REGS], uint64_t desc_a, uint64_t desc_b, i
   if constexpr (REGS == 64 && !f16) ptx::wgmma_m64n128k16_bf16<A, B>(acc, desc_a, desc_b, scale_d);
 }
 
-// The `index`-th piece of work: whole tiles first, then those that are split along K.
+// The `index`-th piece of work of a cluster: whole tiles first, then those that are split along K.
 struct Work {
   int tile, piece, k_begin, k_tiles;
 };
-__device__ Work work_at(int index, const GemmArgs& args) {
-  if (index < args.whole) return {index, 0, 0, args.num_k_tiles};
-  const int tail = args.tiles - args.whole, piece = (index - args.whole) / tail;
-  const int begin = int(int64_t(args.num_k_tiles) * piece / args.split);
-  const int end = int(int64_t(args.num_k_tiles) * (piece + 1) / args.split);
-  return {args.whole + (index - args.whole) % tail, piece, begin, end - begin};
+__device__ Work work_at(int index, int cta_k, const GemmArgs& args) {
+  int tile = index, piece = cta_k, pieces = args.cluster_k;
+  if (index >= args.whole) {
+    const int tail = args.tiles - args.whole;
+    tile = args.whole + (index - args.whole) % tail, piece = (index - args.whole) / tail;
+    pieces = args.split;
+  }
+  const int begin = int(int64_t(args.num_k_tiles) * piece / pieces);
+  return {tile, piece, begin, int(int64_t(args.num_k_tiles) * (piece + 1) / pieces) - begin};
 }
 
 // First row and column of this CTA's part of a tile, and its matrix. Columns of group_m clusters;
@@ -83,13 +86,13 @@ __device__ Work work_at(int index, const GemmArgs& args) {
 struct Origin {
   int m, n, batch;
 };
-__device__ Origin origin_of(int tile, int cta_rank, int block_m, int block_n, const GemmArgs& args) {
+__device__ Origin origin_of(int tile, int cta_m, int block_m, int block_n, const GemmArgs& args) {
   const int in_matrix = tile % (args.tiles_m * args.tiles_n);
   const int group = in_matrix / (args.group_m * args.tiles_n), group_m = group * args.group_m;
   const int in_group = in_matrix % (args.group_m * args.tiles_n);
   const int rows = min(args.group_m, args.tiles_m - group_m), column = in_group / rows;
   const int tile_n = group % 2 == 0 ? column : args.tiles_n - 1 - column;
-  return {((group_m + in_group % rows) * args.cluster_m + cta_rank) * block_m, tile_n * block_n,
+  return {((group_m + in_group % rows) * args.cluster_m + cta_m) * block_m, tile_n * block_n,
           tile / (args.tiles_m * args.tiles_n)};
 }
 
@@ -102,8 +105,8 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, Tile::BLOCKS_PER_SM)
   auto& smem = *static_cast<Storage*>(ptx::dynamic_smem());
   const int tid = threadIdx.x, cluster_m = args.cluster_m;
   const int wg_id = __shfl_sync(~0u, tid / 128, 0);  // known to be uniform: descriptors stay scalar
-  const int cta_rank = ptx::cluster_ctarank();
-  const int first_work = blockIdx.x / cluster_m;
+  const int cta_rank = ptx::cluster_ctarank(), cta_m = cta_rank % cluster_m, cta_k = cta_rank / cluster_m;
+  const int first_work = blockIdx.x / (cluster_m * args.cluster_k);
 
   if (tid == 0) {
     smem.label();
@@ -122,12 +125,12 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, Tile::BLOCKS_PER_SM)
     if constexpr (Tile::SETMAXNREG) ptx::setmaxnreg_dec<40>();
     if (tid == NUM_CONSUMERS * 128) {
       // The CTAs of a cluster load B together: each its rows of n, its boxes, or its half of each.
-      const int rows_b = (MAJOR_B == ptx::Major::k ? Tile::BLOCK_N : BLOCK_K) / cluster_m * cta_rank;
+      const int rows_b = (MAJOR_B == ptx::Major::k ? Tile::BLOCK_N : BLOCK_K) / cluster_m * cta_m;
       const uint16_t all_ctas = uint16_t((1 << cluster_m) - 1);
       int seen = 0;  // what all clusters had counted when this one last looked
       for (int index = first_work; index < args.works; index += args.num_clusters) {
-        const Work work = work_at(index, args);
-        const Origin at = origin_of(work.tile, cta_rank, Tile::BLOCK_M, Tile::BLOCK_N, args);
+        const Work work = work_at(index, cta_k, args);
+        const Origin at = origin_of(work.tile, cta_m, Tile::BLOCK_M, Tile::BLOCK_N, args);
         const int batch_a = args.batched_a ? at.batch : 0, batch_b = args.batched_b ? at.batch : 0;
         const int k_step = index / args.num_clusters % 2 ? -BLOCK_K : BLOCK_K;  // any order will do
         int k = (work.k_begin + (k_step < 0 ? work.k_tiles - 1 : 0)) * BLOCK_K;
@@ -153,7 +156,7 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, Tile::BLOCKS_PER_SM)
           if constexpr (MAJOR_B == ptx::Major::k)
             load_b(rows_b * BLOCK_K, k, at.n + rows_b);
           else if (BOXES_N % 2 == 0 || cluster_m == 1)
-            for (int box = cta_rank; box < BOXES_N; box += cluster_m)
+            for (int box = cta_m; box < BOXES_N; box += cluster_m)
               load_b(box * BOX * BLOCK_K, at.n + box * BOX, k);
           else
             for (int box = 0; box < BOXES_N; ++box)
@@ -176,15 +179,17 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, Tile::BLOCKS_PER_SM)
         }
       }
     }
-    __syncwarp();  // the barrier at the end takes whole warps
+    __syncwarp();  // the barriers at the end take whole warps
+    if (args.cluster_k > 1) ptx::cluster_sync();  // that of add_up_in_cluster
   } else {  // consumer warpgroups
     if constexpr (Tile::SETMAXNREG) ptx::setmaxnreg_inc<232>();
     float acc[Tile::SLABS][Tile::BLOCK_N / 2] = {};  // never read; ptxas 12 wants a value (C7515)
     const auto release = [&](int stage) {  // in all CTAs (B came from all)
-      if (tid % 128 < cluster_m) ptx::mbarrier_arrive_remote(&smem.empty_bar[stage], tid % 128);
+      if (tid % 128 < cluster_m)
+        ptx::mbarrier_arrive_remote(&smem.empty_bar[stage], cta_k * cluster_m + tid % 128);
     };
     for (int index = first_work; index < args.works; index += args.num_clusters) {
-      const int k_tiles = work_at(index, args).k_tiles;
+      const int k_tiles = work_at(index, cta_k, args).k_tiles;
       for (int i = 0; i < k_tiles; ++i, ++iter) {
         const int stage = iter % NUM_STAGES, phase = iter / NUM_STAGES & 1;
         ptx::mbarrier_wait(&smem.full_bar[stage], phase);
@@ -203,8 +208,8 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, Tile::BLOCKS_PER_SM)
         if (i > 0) release((iter - 1) % NUM_STAGES);
       }
       const int last = (iter - 1) % NUM_STAGES;
-      const Work work = work_at(__shfl_sync(~0u, index, 0), args);  // again: kept, it would be spilled
-      const Origin at = origin_of(work.tile, cta_rank, Tile::BLOCK_M, Tile::BLOCK_N, args);
+      const Work work = work_at(__shfl_sync(~0u, index, 0), cta_k, args);  // again: kept, it would be spilled
+      const Origin at = origin_of(work.tile, cta_m, Tile::BLOCK_M, Tile::BLOCK_N, args);
       const int row = at.m + wg_id * Tile::WG_M;
       uint4* staging = smem.c[Tile::C_IN_A ? 0 : wg_id];
       ptx::wgmma_wait_group<0>(acc);
@@ -212,9 +217,14 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, Tile::BLOCKS_PER_SM)
         staging = reinterpret_cast<uint4*>(&smem.a[last][wg_id * Tile::WG_M * BLOCK_K]);
       else
         release(last);
+      if (args.cluster_k > 1) {
+        ptx::bar_sync(3, NUM_CONSUMERS * 128);  // the ring is free: nothing more will be loaded
+        add_up_in_cluster<Tile>(acc, args, smem.a, work.piece, wg_id, row, at.n, at.batch);
+        break;
+      }
       if (work.tile >= args.whole)
         add_up<Tile>(acc, args, &smem.shares[wg_id], work.tile - args.whole, work.piece,
-                     cta_rank * NUM_CONSUMERS + wg_id, wg_id, row, at.n, at.batch);
+                     cta_m * NUM_CONSUMERS + wg_id, wg_id, row, at.n, at.batch);
       else if (args.boxes)
         store_boxes<Tile>(acc, args, staging, wg_id, row, at.n, at.batch);
       else

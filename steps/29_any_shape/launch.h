@@ -114,7 +114,7 @@ struct Plan {
     if (config.pace) take(0);
     if (cut.split > 1)
       partials = take(size_t(cut.tiles - cut.whole) * cut.split * config.cluster_m * tile.block_m *
-                      tile.block_n * sizeof(float));
+                      (tile.block_n / 4 + SUMS_PAD) * sizeof(float4));
     if (a.pad) a.offset = take(a.bytes());
     if (b.pad) b.offset = take(b.bytes());
   }
@@ -146,8 +146,9 @@ struct Plan {
     args.pace = config.pace, args.batched_a = a.batch > 1, args.batched_b = b.batch > 1;
     args.cluster_m = cluster_m, args.group_m = config.group_m;
     args.tiles_m = int(cut.tiles_m), args.tiles_n = int(cut.tiles_n), args.tiles = int(cut.tiles);
-    args.whole = int(cut.whole), args.split = cut.split;
-    args.works = int(cut.works), args.num_clusters = int(std::min<int64_t>(cut.works, cut.slots));
+    args.whole = int(cut.whole), args.split = cut.split, args.cluster_k = cut.cluster_k;
+    args.works = int(cut.works), args.num_clusters =
+        int(cut.cluster_k > 1 ? cut.works : std::min<int64_t>(cut.works, cut.slots));
     args.partials = reinterpret_cast<float4*>(workspace + partials);
     args.counters = reinterpret_cast<int*>(workspace);
     return args;
@@ -177,8 +178,9 @@ struct Plan {
                               : config.tile == 1 ? kernel_of<Tile256x192>(p)
                                                  : kernel_of<Tile128x128>(p);
     launch.block = dim3(unsigned(facts.threads));
-    launch.cluster = dim3(unsigned(config.cluster_m));
-    launch.grid = dim3(unsigned(args.num_clusters * config.cluster_m));
+    const int ctas = config.cluster_m * cut.cluster_k;
+    launch.cluster = dim3(unsigned(ctas));
+    launch.grid = dim3(unsigned(args.num_clusters * ctas));
     launch.dynamic_smem = facts.smem;
     launch.early = true;
     gpu::allow_dynamic_smem(facts.kernel, facts.smem);
@@ -194,7 +196,7 @@ std::string gemm_why_not(const GemmParams& p) {
   if (p.M > limit || p.N > limit || p.K > limit || p.batch > limit)
     return "M, N, K and batch must be below 2^31 - 1024";
   if (p.type_ab == Type::f32) return "takes FP16 and BF16 operands, not FP32";
-  if (p.bias) return "takes no bias";
+  if (p.bias || p.activation != Activation::none) return "takes no bias and no activation";
   const auto least = [](Layout l, int64_t rows, int64_t cols) {
     return l == Layout::row_major ? cols : rows;
   };

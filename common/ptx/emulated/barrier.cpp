@@ -88,6 +88,13 @@ unsigned warp_ballot(bool predicate, Loc here) {
 
 uint32_t cluster_ctarank() { return self->cta->rank; }
 
+void* mapa(const void* smem, uint32_t cta, Loc here) {
+  const Cluster& cluster = *self->cta->cluster;
+  if (cta < cluster.ctas.size()) return same_offset(smem, cluster.ctas[cta].get());
+  report("out of bounds", site(here), [&] { return format("no block %u in the cluster", cta); });
+  return const_cast<void*>(smem);
+}
+
 static void complete_if_all_arrived(Cluster& c) {
   if (!c.barrier.arrived || c.barrier.arrived < c.live) return;
   ++c.phase;
