@@ -99,6 +99,9 @@ class Experiment {
     add("no_priority", plan);
     plan = best, plan.backward = &all_sms_;
     add("no_spare_sms", plan);
+    plan.backward = &by_tile_;
+    add("by_tile", plan);
+    plan.backward = &all_sms_;
     plan.communicator = world_.communicators.at(0).get();
     add("no_limit", plan);
     plan.backward = &by_tile_;
