@@ -36,8 +36,8 @@ struct Want {
 
 LADDER_HD inline double activated(Activation activation, double x) {
   if (activation == Activation::relu) return x < 0 ? 0 : x;  // a NaN stays one
-  if (activation == Activation::gelu)
-    return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+  if (activation == Activation::gelu)  // x (1 + tanh(u)) / 2, without loss where tanh is near -1
+    return x / (1 + exp(-2 * 0.7978845608028654 * (x + 0.044715 * x * x * x)));
   return x;
 }
 
