@@ -41,6 +41,15 @@ function(add_step_program id base arch unit)
   target_link_libraries(${id} PRIVATE harness)
 endfunction()
 
+function(add_example_program id file arch)
+  set(source "${CMAKE_BINARY_DIR}/kernels/${id}.cpp")
+  file(CONFIGURE OUTPUT "${source}" CONTENT "#include \"${file}\"\n" @ONLY)
+  add_executable(${id} "${source}")
+  target_compile_options(${id} PRIVATE ${kernel_flags})
+  target_compile_definitions(${id} PRIVATE STEP_ID="${id}")
+  target_link_libraries(${id} PRIVATE harness)
+endfunction()
+
 # traps/NAME/trap.cu that include common/gpu/gpu.h run here too, as trap_NAME (./ladder learn trap).
 file(GLOB trap_files CONFIGURE_DEPENDS traps/*/trap.cu)
 foreach(file IN LISTS trap_files)

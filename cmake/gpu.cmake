@@ -126,6 +126,18 @@ function(add_experiment_program id file arch uses needs main)
   endif()
 endfunction()
 
+function(add_example_program id file arch)
+  archs_of("${arch}" archs)
+  if(NOT archs)
+    message(STATUS "${id} needs ${arch}: not built for ${LADDER_ARCHS}")
+    return()
+  endif()
+  add_executable(${id} "${file}")
+  gencode(${id} ${archs})
+  target_compile_definitions(${id} PRIVATE STEP_ID="${id}")
+  target_link_libraries(${id} PRIVATE harness)
+endfunction()
+
 # NN_idea.trace: the step plain, and once more with the trace backend of common/ptx. Built only when
 # asked for. LADDER_TRACE_BLOCKS keeps as many blocks on an SM as the plain kernel has, where the
 # registers that time stamps take would cost one: a list of ID=BLOCKS.

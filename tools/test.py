@@ -216,6 +216,31 @@ def test_emulated(tally, ready, known):
             words = outcome.ran.out + outcome.ran.err if outcome.ran else ""
             tally.fail(name, outcome.reason, words)
     _mutations(tally, [s for s in known if not s.gpu_only and s.id not in failed])
+    _examples(tally, ready, "emulated")
+
+
+def _examples(tally, ready, device):
+    """steps/*/example_*.cu: programs that check themselves."""
+    fit = []
+    for file in sorted(paths.STEPS.glob("[0-9][0-9]_*/example_*.cu")):
+        name, arch = f"{file.parent.name}.{file.stem}", re.search(r"^// arch: (\S+)",
+                                                                  file.read_text(), re.M)[1]
+        step = steps.Step(name, file.parent, "", "", arch, "")
+        if device == "gpu" and not step.runs_on(ready.gpu.sm):
+            tally.skip(f"{name} on the GPU", step.why_not(ready.gpu.sm))
+        else:
+            fit.append(name)
+    failed = build.build(ready, device, fit)
+    for name in fit:
+        if name in failed:
+            tally.fail(f"{name} ({device})", failed[name])
+            continue
+        done = child.run([build.program(device, name)], limit=300)
+        right = done.out.count(" right\n")
+        if done.ok and right:
+            tally.ok(f"{name} ({device}): {right} shapes right")
+        else:
+            tally.fail(f"{name} ({device})", child.why(done, 300), done.out + done.err)
 
 
 def _mutations(tally, chosen):
@@ -289,6 +314,7 @@ def test_gpu(tally, ready, known):
                 tally.ok(f"{step.id} on the GPU: {len(measure.shapes(outcome))} shapes right")
             else:
                 tally.fail(f"{step.id} on the GPU", outcome.reason)
+        _examples(tally, ready, "gpu")
         with tempfile.TemporaryDirectory(prefix="ladder-export-") as folder:
             for step in fit:
                 reason, details = _export(ready, step, Path(folder))
