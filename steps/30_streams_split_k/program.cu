@@ -127,6 +127,7 @@ Setup gemm(const harness::Size& size, const std::vector<int>& launched,
   harness::Stopwatch stopwatch(int(problems.size()), nvml, harness::main_stream());
   Setup setup;
   setup.sets = int(problems.size());
+  setup.idle_seconds = 0.040;
   setup.flop = 2.0 * double(size.M) * double(size.N) * double(size.K);
   setup.variants = {step("23_tma_store", *data), step("25_stream_k", *data),
                     cublas(baselines->default_gemm()),
@@ -149,12 +150,14 @@ __global__ void empty_kernel() {}
 Setup events() {
   const auto launch = [](gpu::Stream s) { gpu::launch(s, {dim3(1), dim3(32)}, empty_kernel); };
   const auto fork = std::make_shared<Fork>(1);
-  const auto timed = [] {
+  const auto make_event = [](unsigned flags) {
     cudaEvent_t event;
-    GPU_CHECK(cudaEventCreate(&event));
+    GPU_CHECK(cudaEventCreateWithFlags(&event, flags));
     return std::shared_ptr<CUevent_st>(event, cudaEventDestroy);
-  }();
+  };
+  const auto order = make_event(cudaEventDisableTiming), timed = make_event(cudaEventDefault);
   Setup setup;
+  setup.idle_seconds = 0.040;
   const auto add = [&](const char* name, std::function<void(const Run&)> run) {
     Variant variant{name, std::move(run)};
     variant.checked = false;
@@ -163,12 +166,16 @@ Setup events() {
   add("launch", [=](const Run& r) { launch(r.stream); });
   add("launch_record", [=](const Run& r) {
     launch(r.stream);
-    GPU_CHECK(cudaEventRecord(timed.get(), r.stream));
+    GPU_CHECK(cudaEventRecord(order.get(), r.stream));
   });
-  add("launch_record_wait", [=](const Run& r) {  // the stream waits for its own past: no-op
+  add("launch_record_timed", [=](const Run& r) {
     launch(r.stream);
     GPU_CHECK(cudaEventRecord(timed.get(), r.stream));
-    GPU_CHECK(cudaStreamWaitEvent(r.stream, timed.get(), 0));
+  });
+  add("launch_record_wait", [=](const Run& r) {  // for its own past, which is nothing to wait for
+    launch(r.stream);
+    GPU_CHECK(cudaEventRecord(order.get(), r.stream));
+    GPU_CHECK(cudaStreamWaitEvent(r.stream, order.get(), 0));
   });
   add("two_launches", [=](const Run& r) { launch(r.stream), launch(r.stream); });
   add("two_streams", [=](const Run& r) {  // one each, fork and join
