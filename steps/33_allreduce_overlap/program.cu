@@ -29,6 +29,7 @@ struct World {
   std::map<int, std::unique_ptr<Communicator>> communicators;  // by CTAs, 0: NCCL's choice
   std::unique_ptr<Communicator> in_clusters;
   gpu::Stream urgent = nullptr, ordinary = nullptr;
+  bool swept = false;  // the variants that take one thing away are measured at one workload
 
   World(const harness::RankInfo& who, harness::Ranks& all) : info(who), ranks(all) {
     communicators[0] = std::make_unique<Communicator>(ranks, info, 0, true);
@@ -83,7 +84,8 @@ class Experiment {
     sum.name = "only_sum";
     sum.run = [this](const harness::Run& run) { sum_alone(run.stream); };
     made.push_back(sum);
-    if (share() < 0.2 || share() > 0.4) return made;
+    if (world_.swept || share() < 0.2 || share() > 0.4) return made;
+    world_.swept = true;
     for (int64_t mib : {2, 8, 32, 128, 256, 512}) {
       Plan plan = best;
       plan.bucket = mib * MIB;
@@ -239,12 +241,15 @@ class Experiment {
     }
     sum_alone(stream);
     gpu::synchronize();
+    int zeros = 0;  // of units that no token reaches: some there are
     for (int i = 0; i < 64 && wrong.empty(); ++i) {
       const double bound = world_.info.size * magnitude[size_t(i)] / 2048 + 1e-7;
-      if (!(std::fabs(sample(i) - total[size_t(i)]) <= bound) || magnitude[size_t(i)] == 0)
+      if (!(std::fabs(sample(i) - total[size_t(i)]) <= bound))
         wrong = "the sum over all ranks of an element is " + std::to_string(sample(i)) +
                 ", should be " + std::to_string(total[size_t(i)]);
+      zeros += magnitude[size_t(i)] == 0;
     }
+    if (wrong.empty() && zeros > 56) wrong = std::to_string(zeros) + " of 64 gradients are zero";
     if (!wrong.empty()) throw gpu::Error("wrong: " + wrong);
     reset();
   }

@@ -75,9 +75,12 @@ def one(trap, programs, ready, on_gpu, found):
         problems.append(tell(trap, ran, trap.detect, f"on {ready.gpu.name}"))
         if not problems[0]:
             found[trap.name] = ran
-    if trap.emulated and "Boost.Context" not in ready.missing:
-        ran = traps.run_emulated(trap, ready)
-        problems.append(tell(trap, ran, trap.emulated, "on the emulated device"))
+    elif trap.emulated and "Boost.Context" not in ready.missing:
+        try:
+            ran = traps.run_emulated(trap, ready)
+            problems.append(tell(trap, ran, trap.emulated, "on the emulated device"))
+        except term.UserError as error:
+            term.say(f"  not run on the emulated device: {error}", term.YELLOW)
     if not on_gpu:
         term.say("  not run: its numbers are times of a GPU, and "
                  + ("one was not asked for" if ready.gpu else "there is none here"), term.YELLOW)

@@ -143,7 +143,7 @@ def run(trap, programs, device):
 def run_emulated(trap, setup):
     name = f"trap_{trap.name}"
     if why := build.build(setup, "emulated", [name], quiet=True).get(name):
-        return Ran("emulated", reason=why)
+        raise UserError(why)
     program = build.program("emulated", name)
     return run(trap, dict.fromkeys(trap.variants, program), "emulated")
 
