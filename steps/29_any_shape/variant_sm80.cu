@@ -132,15 +132,22 @@ __device__ void load_fragments_b(uint32_t (&frag)[2][2], const half* smem_b, int
 template <class T, int VEC, int COLS>
 __device__ void store_rows(const Params& p, T* C, const float* staging, int m, int n) {
   struct alignas(VEC * sizeof(T) < 16 ? VEC * sizeof(T) : 16) Pack { T v[VEC]; };
-#pragma unroll 4
+  constexpr int STAGED = VEC < 4 ? VEC : 4;  // elements that lie side by side in staging
+  struct alignas(STAGED * sizeof(float)) Staged { float v[STAGED]; };
+#pragma unroll (VEC == 1 ? 4 : 2)
   for (int i = threadIdx.x % 32; i < MMA_M * COLS / VEC; i += 32) {
     const int row = i / (COLS / VEC), col = i % (COLS / VEC) * VEC;
     const bool inside = m + row < p.M && n + col < p.N;
     auto* place = reinterpret_cast<Pack*>(&C[int64_t(m + row) * p.ldc + n + col]);
     Pack old = {}, out;
     if (inside && p.beta != 0) old = *place;  // otherwise C may hold anything
-    for (int e = 0; e < VEC; ++e)
-      out.v[e] = p.alpha * staging[staged_at<COLS>(row, col + e)] + p.beta * float(old.v[e]);
+#pragma unroll
+    for (int e = 0; e < VEC; e += STAGED) {
+      const auto sum = *reinterpret_cast<const Staged*>(&staging[staged_at<COLS>(row, col + e)]);
+#pragma unroll
+      for (int i = 0; i < STAGED; ++i)
+        out.v[e + i] = p.alpha * sum.v[i] + p.beta * float(old.v[e + i]);
+    }
     if (inside) *place = out;
   }
 }
