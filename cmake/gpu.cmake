@@ -104,7 +104,8 @@ function(add_experiment_program id file arch uses needs main)
     set(places $ENV{NCCL_HOME} "${CUDAToolkit_BIN_DIR}/.." "${CUDAToolkit_BIN_DIR}/../../nccl"
                ${package})
     find_path(NCCL_INCLUDE nccl.h HINTS ${places} PATH_SUFFIXES include)
-    find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${places} PATH_SUFFIXES lib lib64)
+    find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 NAMES_PER_DIR HINTS ${places}
+                 PATH_SUFFIXES lib lib64)
     if(NOT NCCL_INCLUDE OR NOT NCCL_LIBRARY)
       message(STATUS "${id} needs NCCL (libnccl-dev, or NCCL_HOME): not built")
       return()
