@@ -306,6 +306,23 @@ TEST_CASE("a step that mistakes the problem fails") {
   }
 }
 
+TEST_CASE("where in a gap something was written") {
+  Operands operands(sized(13, 9, 11, "NT-bf16-batch2-padc3-gap4"), Inputs::integers, 5, 64 << 10);
+  host_kinds_step(KindFault::none).prepare(operands.problem)(gpu::Stream{});
+  CHECK(operands.verdict().right());
+  const auto after = [&](int64_t place) {
+    operands.C.data()[place] = 0;
+    const std::string guard = operands.verdict().guard;
+    operands.C.data()[place] = 0xffff;
+    return guard;
+  };
+  CHECK(after(12 + 9) ==
+        "something was written behind row 1 of C, 1 elements into the gap before the next row");
+  CHECK(after(12 * 12 + 9) == "something was written between the matrices of the batch of C");
+  CHECK(after(12 * 12 + 9 + 3) == "something was written between the matrices of the batch of C");
+  CHECK(operands.verdict().right());
+}
+
 TEST_CASE("a planted NaN or infinity reaches its row or column, and only that") {
   for (uint64_t choice = 0; choice < 12; ++choice) {
     const Size size = sized(6, 5, 7, choice % 2 ? "TT-bf16-batch2" : "NN-pada3");

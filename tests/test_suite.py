@@ -113,6 +113,14 @@ class Suite(Sandbox):
         data = results.load(file)
         self.assertEqual(results.problems(data), [])
         self.assertFalse((self.root / "plots/results/fake-gpu.json").exists())
+        # In two halves, of two GPUs, and put together.
+        for half in ("cubes,layouts,skinny,long_k", "llm,ugly,batched"):
+            self.ladder("record", "17", "--suite", "--regimes", "burst", "--groups", half, "-o",
+                        f"half-{half[:3]}.json")
+        for half in ("cub", "llm"):
+            done = self.ladder("record", "--merge", f"half-{half}.json", "-o", "whole.json")
+            self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(results.load(self.root / "whole.json").rows.keys(), data.rows.keys())
         self.behave(STEP, "crash")  # with --resume it is not even started
         done = self.ladder("record", "17", "--suite", "--regimes", "burst", "--resume")
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -127,6 +135,8 @@ class Suite(Sandbox):
                                 (["bench", "01", "--sizes", "64/XX"], "kind"),
                                 (["check", "01", "--kinds", "NT"], "--sizes")):
             self.assert_one_line_error(self.ladder(*arguments), word)
+        self.assert_one_line_error(self.ladder("bench", "17", "--suite", "--groups", "cubes,x"),
+                                   "no group 'x'")
         self.env["LADDER_GEMM_TUNED"] = "x"
         self.assert_one_line_error(self.ladder("record", "17", "--suite"), "LADDER_GEMM_TUNED")
         del self.env["LADDER_GEMM_TUNED"]

@@ -23,6 +23,7 @@ def arguments(parser):
     options.add_sizes(parser, "4096")
     options.add_kinds(parser)
     parser.add_argument("--suite", action="store_true", help="the problems of tools/suite.txt")
+    parser.add_argument("--groups", metavar="GROUP[,..]", help="of the suite, only these")
     options.add_regimes(parser)
     options.add_out(parser)
     options.add_limit(parser)
@@ -61,13 +62,14 @@ def main(args):
 
 def _suite(args):
     step, regimes = steps.one(args.steps), options.regimes(args.regimes)
+    chosen = suite.select(args.groups)
     gpu = options.need_gpu()
     if not step.runs_on(gpu.sm):
         raise term.UserError(f"{step.id} {step.why_not(gpu.sm)}; {gpu.name} can't run it")
     files.writable_folder(args.out)
     ready = setup.ready()
     options.choose_device("gpu", ready)
-    code, target = suite.bench(ready, step, regimes, args.time_limit, args.out)
+    code, target = suite.bench(ready, step, chosen, regimes, args.time_limit, args.out)
     if target:
         made = plots.draw(ready, target, args.out, ["suite"])
         term.say("\n" + ", ".join(paths.shown(p) for p in [target, *made]))

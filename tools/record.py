@@ -24,6 +24,7 @@ def arguments(parser):
     options.add_sizes(parser, "4096,8192")
     options.add_regimes(parser)
     parser.add_argument("--suite", action="store_true", help="the problems of tools/suite.txt")
+    parser.add_argument("--groups", metavar="GROUP[,..]", help="of the suite, only these")
     options.add_limit(parser)
     parser.add_argument("--commit", help="the commit of this tree, where there is no .git")
     parser.add_argument("--resume", action="store_true",
@@ -112,6 +113,7 @@ def _experiments(ready, chosen, commit, recorded, target, args):
 
 def _suite(args):
     step, regimes = steps.one(args.steps), options.regimes(args.regimes)
+    chosen = suite.select(args.groups)
     gpu = options.need_gpu()
     if not step.runs_on(gpu.sm):
         raise term.UserError(f"{step.id} {step.why_not(gpu.sm)}; {gpu.name} can't run it")
@@ -129,7 +131,7 @@ def _suite(args):
         row = recorded.find(step.id, size, regime)
         return args.resume and row is not None and row.words.get("commit") == commit
 
-    run = suite.Session(ready, step, suite.problems(), regimes, args.time_limit, (commit, False),
+    run = suite.Session(ready, step, chosen, regimes, args.time_limit, (commit, False),
                         after_each=keep)
     code = run.run(skip=have)
     if run.failures:

@@ -39,7 +39,7 @@ Verdict compare_on_host(const Problem& p, const Data& data) {
         if (is_right(p, data, got, want) || verdict.wrong++ > 0) continue;
         verdict.batch = b, verdict.row = m, verdict.col = n;
         verdict.got = got, verdict.want = want.value;
-        verdict.allowed = bound(p, data, want);
+        if (std::isfinite(want.value)) verdict.allowed = bound(p, data, want);
       }
   }
   return verdict;
@@ -89,7 +89,7 @@ std::string Matrix::damage() const {
   const Storage& s = storage_;
   const int64_t b = s.stride ? std::min(d.gap / s.stride, s.batch - 1) : 0;
   const int64_t rest = d.gap - b * s.stride;
-  if (rest / s.ld >= s.outer) return written + "between the matrices of the batch of " + name_;
+  if (rest / s.ld >= s.outer - 1) return written + "between the matrices of the batch of " + name_;
   return written + "behind row " + std::to_string(rest / s.ld) + " of " + name_ + ", " +
          std::to_string(rest % s.ld - s.inner + 1) + " elements into the gap before the next row";
 }

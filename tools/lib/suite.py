@@ -36,6 +36,16 @@ def problems(file=FILE):
     return found
 
 
+def select(words):
+    """Those of the groups named, "cubes,llm"; all where none is."""
+    found = problems()
+    known = groups(found)
+    for word in words.split(",") if words else []:
+        if word not in known:
+            raise term.UserError(f"the suite has no group '{word}': {', '.join(known)}")
+    return [p for p in found if not words or p.group in words.split(",")]
+
+
 def groups(chosen):
     """{group: its problems}, in the order of the file."""
     found = {}
@@ -186,10 +196,10 @@ def culprit(outcome, size_list):
     return size_list[-1]
 
 
-def bench(setup, step, regimes, limit, folder):
+def bench(setup, step, chosen, regimes, limit, folder):
     """`./ladder bench STEP --suite`."""
     target = files.writable_folder(folder) / "suite.json"
-    run = Session(setup, step, problems(), regimes, limit,
+    run = Session(setup, step, chosen, regimes, limit,
                   after_each=lambda s: results.save(s.merged(), target))
     code = run.run()
     if run.failures:
