@@ -9,7 +9,12 @@
 namespace harness {
 namespace {
 
-constexpr char kVariable[] = "LADDER_GEMM_CONFIG";  // by which a step is told what to do
+/// Tells a step what to do, for as long as this lives.
+struct Told {
+  static constexpr char kVariable[] = "LADDER_GEMM_CONFIG";
+  explicit Told(const std::string& config) { setenv(kVariable, config.c_str(), 1); }
+  ~Told() { unsetenv(kVariable); }
+};
 
 __global__ void count_different(const uint16_t* a, const uint16_t* b, int64_t count,
                                 unsigned long long* different) {
@@ -73,7 +78,7 @@ std::string tune_size(const Step& step, const Size& size, Regime regime, const N
     if (std::find(skipped.begin(), skipped.end(), config) != skipped.end()) continue;
     printf("trying %s %s\n", text(size).c_str(), config.c_str());  // if it hangs, this is known
     fflush(stdout);
-    setenv(kVariable, config.c_str(), 1);
+    const Told told(config);
     std::string wrong;
     try {
       wrong = step.supports(make_problem(size));
@@ -95,7 +100,6 @@ std::string tune_size(const Step& step, const Size& size, Regime regime, const N
     stopwatch.calibrate(contender);
     contenders.push_back(contender);
   }
-  unsetenv(kVariable);
   if (contenders.empty()) throw gpu::Error("no candidate for " + text(size) + " is right");
   std::string rows;
   for (const auto& [which, seconds] : rank(stopwatch, regime, contenders))
