@@ -402,6 +402,8 @@ def main(argv):
     args = parser.parse_args(argv)
     data = results.load(args.file)
     size_list = [z for z in data.sizes() if not args.sizes or z in sizes.parse(args.sizes)]
+    if args.kind in ("ladder", "sizes") and not args.sizes:
+        size_list = [z for z in size_list if not sizes.kind_of(z)]  # of one convention alone
     cubes = [z for z in size_list if len(set(z)) == 1]
     if args.kind == "sizes" and not args.sizes and len(cubes) > 1:
         size_list = cubes  # long and flat shapes stand in no order with them: --sizes names them

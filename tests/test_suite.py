@@ -178,6 +178,15 @@ class Suite(Sandbox):
                          len(suite.problems()) + sum(p.sustained for p in suite.problems()))
 
 
+    @unittest.skipUnless(PYTHON, "no matplotlib")
+    def test_the_ladder_shows_its_own_convention(self):
+        self.ladder("bench", "17", "--sizes", "64,64/NT-bf16")
+        command = [PYTHON, ROOT / "plots/plot.py", "ladder", "out/bench.json", "-o", "out"]
+        done = subprocess.run(command, cwd=self.root, env=self.env, text=True, capture_output=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("NT-bf16", (self.root / "out" / "ladder.svg").read_text())
+
+
 class Tune(Sandbox):
     FILE = "out/tuned-fake-gpu.txt"
 
