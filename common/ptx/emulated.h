@@ -168,14 +168,6 @@ inline void prefetch_tensormap(const CUtensorMap*) {}
 // ---- flags --------------------------------------------------------------------------------------
 inline int ld_acquire(const int* flag, EMU_HERE) { return emu::flag_load(flag, true, here); }
 inline int ld_relaxed(const int* flag, EMU_HERE) { return emu::flag_load(flag, false, here); }
-inline float4 ld_relaxed_v4(const float4* p, EMU_HERE) {
-  float4 v;
-  emu::relaxed_load(&v, p, sizeof v, here);
-  return v;
-}
-inline void st_relaxed_v4(float4* p, float4 v, EMU_HERE) {
-  emu::relaxed_store(p, &v, sizeof v, here);
-}
 inline void red_add_release(int* flag, int value, EMU_HERE) {
   emu::flag_add(flag, value, true, here);
 }

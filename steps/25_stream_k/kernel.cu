@@ -4,8 +4,10 @@
 // unit: wgmma
 // New: work is a tile and a range of k tiles. Clusters that share a tile leave FP32 sums in a
 //      workspace, then each adds up its part of the columns, in the order of K: same bits each run.
+//      Where less than half of the SMs would have a tile, another kernel: few_tiles.h.
 // Shapes: any M; N and K multiples of 8 (TMA rows of 16 bytes).
 #include "common/step.h"
+#include "few_tiles.h"
 
 namespace {
 
@@ -285,6 +287,7 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
 std::string supports(const Problem& p) { return needs_multiples(p, 1, 8, 8); }
 
 Launch prepare(const Problem& p) {
+  if (few_tiles::suits(p)) return few_tiles::prepare(p);
   using gpu::Swizzle;
   const int M = int(p.M), N = int(p.N), K = int(p.K);
   auto* C = static_cast<half*>(p.C);

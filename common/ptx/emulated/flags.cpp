@@ -51,17 +51,6 @@ void fence_gpu() {
   self->released_by_fence = everything_up_to_now();
 }
 
-void relaxed_load(void* value, const void* p, size_t bytes, Loc here) {
-  poll("data that another block may write", here);  // a kernel may spin on it
-  atomic_read(value, p, bytes, here);
-}
-
-void relaxed_store(void* p, const void* value, size_t bytes, Loc here) {
-  if (mutated("st_relaxed", here) == Mutation::skip) return;
-  if (!checked_region(uintptr_t(p), bytes, true, "a relaxed store of", site(here))) return;
-  atomic_write(p, value, bytes, here);
-}
-
 int flag_load(const int* flag, bool acquire_it, Loc here) {
   poll("a flag", here);  // a kernel may spin on it: everyone else goes first
   int value;

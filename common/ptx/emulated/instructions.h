@@ -42,8 +42,6 @@ void label(const void*, size_t bytes, const char* name, int index);
 void atomic_read(void* value, const void* p, size_t bytes, Loc);
 void atomic_write(void* p, const void* value, size_t bytes, Loc);
 void fence_gpu();
-void relaxed_load(void* value, const void* p, size_t bytes, Loc here);
-void relaxed_store(void* p, const void* value, size_t bytes, Loc here);
 int flag_load(const int* flag, bool acquire, Loc);
 void flag_add(int* flag, int value, bool release, Loc);
 int flag_atomic(int* flag, const std::function<int(int)>& update, const char* what, Loc);
