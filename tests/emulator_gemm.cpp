@@ -37,9 +37,9 @@ void check(GemmCase& problem, int runs) {
 TEST_CASE("gemm: every configuration that can be forced") {
   int turn = 0;  // each layout and type with each configuration, sizes by turns
   for (const char* config :
-       {"128x256/c1x1/s1/g8/p0", "128x256/c2x1/s1/g2/p1", "128x256/c2x1/s3/g1/p0", "256x192/c1x1/s4/g4/p0",
-        "256x192/c2x1/s1/g1/p1", "256x192/c2x1/s2/g4/p0", "128x128/c1x1/s16/g8/p0", "128x128/c2x1/s1/g2/p1",
-        "128x128/c2x1/s5/g8/p0", "128x128/c1x4/s1/g8/p0", "256x192/c1x2/s1/g8/p0"}) {
+       {"128x256/c1x1/s1/g8/p0", "128x256/c2x1/s1/g2/p1", "128x256/c2x1/s3/g1/p0", 
+        "200x256/c1x1/s1/g2/p0", "200x256/c1x1/s1/g12/p1", "128x128/c1x1/s16/g8/p0", "128x128/c2x1/s1/g2/p1",
+        "128x128/c2x1/s5/g8/p0", "128x128/c1x4/s1/g8/p0", "128x256/c1x3/s1/g8/p0"}) {
     INFO(config);
     const Forced forced(config);
     for (Layout a : {ROW, COL})

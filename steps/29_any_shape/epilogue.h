@@ -8,6 +8,7 @@ namespace {
 
 constexpr int BOX = 64;           // rows and columns of a box of C in shared memory: 8 KB
 constexpr int CHUNK_N = 32;       // columns of FP32 in the same 8 KB
+constexpr int PITCH = 128 + 4;    // of 8 rows of 128 columns in FP32: no bank conflicts
 constexpr int MAX_POLLS_PARTS = 50;   // then a part leaves its share to the last one
 
 // One pair of columns, rounded to C's type.
@@ -27,75 +28,98 @@ __device__ void store_c(const GemmArgs& args, int64_t at, float value) {
     static_cast<uint16_t*>(args.C)[at] = uint16_t(rounded(args.type_c, value, 0.0f));
 }
 
-// Where chunk `chunk` (16 bytes) of a row of 128 bytes lies: with the 128-byte swizzle, and for FP32,
-// which is written by 4 rows and 2 chunks at a time.
+// Where chunk `chunk` (16 bytes) of a row of 128 bytes lies, with the 128-byte swizzle.
 __device__ int swizzled(int row, int chunk) { return row * 8 + (chunk ^ row % 8); }
-__device__ int swizzled_f32(int row, int chunk) { return row * 8 + (chunk ^ row % 4 * 2); }
+// Where element (row, col) of 64x32 in FP32 lies: written by 4 rows and 8 columns at a time, and read
+// by rows, without bank conflicts. Eight rows further is 8 * 32 elements further.
+__device__ int place_f32(int row, int col) { return row * 32 + (col ^ row % 4 * 8); }
 
-// A consumer's rows by TMA, 64x64 at a time: rmem -> smem -> gmem.
-template <class Tile>
-__device__ void store_boxes(const float (&acc)[Tile::SLABS][Tile::BLOCK_N / 2], const GemmArgs& args,
-                            uint4* staging, int wg_id, int row, int col, int batch) {
-  const int tid = threadIdx.x % 128, lane_id = tid % 32, warp_row = tid / 32 * 16;
+// A consumer's part of C by TMA, PART_M rows of one box or, transposed, of two: rmem -> smem -> gmem.
+template <class Tile, int SIZE>
+__device__ void store_boxes(const float (&acc)[Tile::SLABS][Tile::REGS], const GemmArgs& args,
+                            uint4 (&staging)[2][SIZE], int wg_id, int row, int col, int batch) {
+  const int tid = threadIdx.x % 128, lane_id = tid % 32, warp_id = tid / 32;
 #pragma unroll
-  for (int i = 0; i < Tile::BLOCK_N / BOX * Tile::SLABS; ++i) {
-    const int box = i / Tile::SLABS, slab = i % Tile::SLABS;
-    uint4* buffer = staging + i % Tile::C_BUFFERS * (BOX * 8);
-    if (tid == 0) ptx::tma_store_wait_group_read<Tile::C_BUFFERS - 1>();  // an earlier box has left
-    ptx::bar_sync(1 + wg_id, 128);
+  for (int part = 0; part < Tile::PARTS; ++part) {
+    uint4* buffer = staging[part % 2];
+    if (part > 0) {  // the kernel has waited for the first one, while wgmma still ran
+      if (tid == 0) ptx::tma_store_wait_group_read<1>();  // the part before last has left
+      ptx::bar_sync(1 + wg_id, 128);
+    }
 #pragma unroll
-    for (int j = 0; j < BOX / 16; ++j) {
+    for (int j = 0; j < (Tile::TRANSPOSED ? Tile::PART_M / 8 : BOX / 16); ++j) {
       uint32_t frag_c[4];
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
-        const int reg = (box * BOX + j * 16) / 2 + 2 * r;
+        const int slab = Tile::TRANSPOSED ? r / 2 : 0;
+        const int reg = Tile::TRANSPOSED ? (part * Tile::PART_M / 8 + j) * 4 + r % 2 * 2
+                                         : (part * BOX + j * 16) / 2 + 2 * r;
         frag_c[r] = rounded(args.type_c, args.alpha * acc[slab][reg], args.alpha * acc[slab][reg + 1]);
       }
-      ptx::stmatrix_x4(&buffer[swizzled(warp_row + lane_id % 16, j * 2 + lane_id / 16)], frag_c);
+      if constexpr (Tile::TRANSPOSED) {  // 8 rows of C, 16 columns of either box for a warp
+        const int chunk = warp_id * 2 + lane_id / 8 % 2, box = lane_id / 16 * Tile::PART_M * 8;
+        ptx::stmatrix_x4_trans(&buffer[box + swizzled(j * 8 + lane_id % 8, chunk)], frag_c);
+      } else {
+        const int chunk = j * 2 + lane_id / 16;
+        ptx::stmatrix_x4(&buffer[swizzled(warp_id * 16 + lane_id % 16, chunk)], frag_c);
+      }
     }
     ptx::fence_proxy_async();  // TMA reads what ordinary stores have written
     ptx::bar_sync(1 + wg_id, 128);
     if (tid == 0) {
-      ptx::tma_store_3d(&args.tmap_c, buffer, col + box * BOX, row + slab * BOX, batch);
+      for (int box = 0; box < Tile::SLABS; ++box)
+        ptx::tma_store_3d(&args.tmap_c, buffer + box * Tile::PART_M * 8,
+                          col + (Tile::TRANSPOSED ? box : part) * BOX,
+                          row + (Tile::TRANSPOSED ? part * Tile::PART_M : 0), batch);
       ptx::tma_store_commit_group();
     }
   }
 }
 
-// The same element by element, 64x32 at a time, with beta: a warp stores a row of 32.
-template <class Tile>
-__device__ void store_elements(const float (&acc)[Tile::SLABS][Tile::BLOCK_N / 2],
-                               const GemmArgs& args, uint4* staging, int wg_id, int row, int col,
-                               int batch) {
-  constexpr int IN_FLIGHT = Tile::BLOCKS_PER_SM == 1 ? 4 / Tile::SLABS : 1;  // registers
+// The same element by element, with beta: 64x32 at a time or, transposed, 8x128, in FP32. A warp
+// stores 32 columns of a row.
+template <class Tile, int SIZE>
+__device__ void store_elements(const float (&acc)[Tile::SLABS][Tile::REGS], const GemmArgs& args,
+                               uint4 (&staging)[2][SIZE], int wg_id, int row, int col, int batch) {
+  constexpr int ROWS = Tile::TRANSPOSED ? 8 : BOX, COLS = Tile::TRANSPOSED ? 128 : CHUNK_N;
+  constexpr int IN_FLIGHT = Tile::TRANSPOSED ? 1 : 4;  // registers
   const int tid = threadIdx.x % 128, lane_id = tid % 32, warp_id = tid / 32;
+  float* chunk = reinterpret_cast<float*>(&staging[0][0]);
 #pragma unroll
-  for (int i = 0; i < Tile::BLOCK_N / CHUNK_N * Tile::SLABS; ++i) {
-    const int slab = i % Tile::SLABS, chunk = i / Tile::SLABS;
-    ptx::bar_sync(1 + wg_id, 128);  // the chunk before has been read
+  for (int i = 0; i < Tile::WG_M / ROWS * (Tile::WG_N / COLS); ++i) {
+    if (i > 0) ptx::bar_sync(1 + wg_id, 128);  // the chunk before has been read
 #pragma unroll
-    for (int j = 0; j < CHUNK_N / 8; ++j) {
-      const int reg = (chunk * CHUNK_N + j * 8) / 2, r = warp_id * 16 + lane_id / 4;
-      float2* to = reinterpret_cast<float2*>(&staging[swizzled_f32(r, j * 2 + lane_id % 4 / 2)]);
-      to[lane_id % 2] = make_float2(acc[slab][reg], acc[slab][reg + 1]);
-      to[lane_id % 2 + 8 * 16] = make_float2(acc[slab][reg + 2], acc[slab][reg + 3]);  // 8 rows on
+    for (int j = 0; j < (Tile::TRANSPOSED ? 2 : CHUNK_N / 8); ++j) {
+      if constexpr (Tile::TRANSPOSED) {  // slab j: rows 2 * (lane % 4), +1; columns lane / 4, +8
+        float* to = chunk + lane_id % 4 * 2 * PITCH + j * 64 + warp_id * 16 + lane_id / 4;
+        to[0] = acc[j][4 * i], to[PITCH] = acc[j][4 * i + 1];
+        to[8] = acc[j][4 * i + 2], to[PITCH + 8] = acc[j][4 * i + 3];
+      } else {
+        const int reg = (i * CHUNK_N + j * 8) / 2, r = warp_id * 16 + lane_id / 4;
+        float* to = &chunk[place_f32(r, j * 8 + lane_id % 4 * 2)];
+        reinterpret_cast<float2*>(to)[0] = make_float2(acc[0][reg], acc[0][reg + 1]);
+        reinterpret_cast<float2*>(to)[8 * 16] = make_float2(acc[0][reg + 2], acc[0][reg + 3]);
+      }
     }
     ptx::bar_sync(1 + wg_id, 128);
-    const int c = col + chunk * CHUNK_N + lane_id, r0 = row + slab * BOX;
-    const int rows = c < args.N ? min(BOX, args.M - r0) : 0;
-    int64_t at = batch * args.stride_c + int64_t(r0 + warp_id) * args.ldc + c;
+    const int r0 = row + (Tile::TRANSPOSED ? i * ROWS : 0), c0 = col + (Tile::TRANSPOSED ? 0 : i * COLS);
 #pragma unroll 1
-    for (int first = warp_id; first < rows; first += 4 * IN_FLIGHT) {  // rows of this warp
-      float value[IN_FLIGHT];
-      int64_t to = at;
+    for (int c = lane_id; c < min(COLS, args.N - c0); c += 32) {
+      const int rows = min(ROWS, args.M - r0);
+      int64_t at = batch * args.stride_c + int64_t(r0 + warp_id) * args.ldc + c0 + c;
+#pragma unroll 1
+      for (int first = warp_id; first < rows; first += 4 * IN_FLIGHT) {  // rows of this warp
+        float value[IN_FLIGHT];
+        int64_t to = at;
 #pragma unroll
-      for (int k = 0; k < IN_FLIGHT; ++k, to += 4 * args.ldc)
-        value[k] = args.beta != 0.0f && first + 4 * k < rows ? args.beta * old_c(args, to) : 0.0f;
+        for (int k = 0; k < IN_FLIGHT; ++k, to += 4 * args.ldc)
+          value[k] = args.beta != 0.0f && first + 4 * k < rows ? args.beta * old_c(args, to) : 0.0f;
 #pragma unroll
-      for (int k = 0; k < IN_FLIGHT; ++k, at += 4 * args.ldc) {
-        const int r = first + 4 * k;
-        const auto* four = reinterpret_cast<const float*>(&staging[swizzled_f32(r, lane_id / 4)]);
-        if (r < rows) store_c(args, at, args.alpha * four[lane_id % 4] + value[k]);
+        for (int k = 0; k < IN_FLIGHT; ++k, at += 4 * args.ldc) {
+          const int r = first + 4 * k;
+          const float sum = chunk[Tile::TRANSPOSED ? r * PITCH + c : place_f32(r, c)];
+          if (r < rows) store_c(args, at, args.alpha * sum + value[k]);
+        }
       }
     }
   }
@@ -103,7 +127,7 @@ __device__ void store_elements(const float (&acc)[Tile::SLABS][Tile::BLOCK_N / 2
 
 // A consumer's accumulators as rows of float2, in shared or global memory; only rows of C.
 template <class Tile>
-__device__ void store_sums(float (&acc)[Tile::SLABS][Tile::BLOCK_N / 2], float4* sums, int rows) {
+__device__ void store_sums(float (&acc)[Tile::SLABS][Tile::REGS], float4* sums, int rows) {
   const int lane_id = threadIdx.x % 32, warp_id = threadIdx.x % 128 / 32;
 #pragma unroll
   for (int slab = 0; slab < Tile::SLABS; ++slab)
@@ -127,25 +151,26 @@ template <class Tile, class SumsOf>
 __device__ void add_share(const GemmArgs& args, SumsOf sums_of, int pieces, int share, int rows,
                           int row, int col, int batch) {
   constexpr int FOURS = Tile::BLOCK_N / 4;
-  const int all = max(rows, 0) * FOURS, end = int(int64_t(all) * (share + 1) / pieces);
-  for (int i0 = int(int64_t(all) * share / pieces) + threadIdx.x % 128; i0 < end; i0 += 2 * 128) {
-    float4 sum[2] = {};
-    for (int p = 0; p < pieces; p += 4) {  // 8 loads in flight
-      float4 loaded[8] = {};
+  const int all = max(rows, 0) * FOURS;  // at most 4,096
+  const int begin = all * share / pieces, end = all * (share + 1) / pieces;
+  for (int i0 = begin + threadIdx.x % 128; i0 < end; i0 += 4 * 128) {
+    float4 sum[4] = {};
+    for (int p = 0; p < pieces; p += 4) {  // 16 loads in flight
+      float4 loaded[16] = {};
 #pragma unroll
-      for (int q = 0; q < 8; ++q) {
-        const int i = i0 + q % 2 * 128;
-        if (p + q / 2 < pieces && i < end)
-          loaded[q] = sums_of(p + q / 2)[i / FOURS * (FOURS + SUMS_PAD) + i % FOURS];
+      for (int q = 0; q < 16; ++q) {
+        const int i = i0 + q % 4 * 128;
+        if (p + q / 4 < pieces && i < end)
+          loaded[q] = sums_of(p + q / 4)[i / FOURS * (FOURS + SUMS_PAD) + i % FOURS];
       }
 #pragma unroll
-      for (int q = 0; q < 8; ++q) {
-        sum[q % 2].x += loaded[q].x, sum[q % 2].y += loaded[q].y;
-        sum[q % 2].z += loaded[q].z, sum[q % 2].w += loaded[q].w;
+      for (int q = 0; q < 16; ++q) {
+        sum[q % 4].x += loaded[q].x, sum[q % 4].y += loaded[q].y;
+        sum[q % 4].z += loaded[q].z, sum[q % 4].w += loaded[q].w;
       }
     }
 #pragma unroll
-    for (int q = 0; q < 2; ++q) {
+    for (int q = 0; q < 4; ++q) {
       const int i = i0 + q * 128, r = row + i / FOURS, c = col + i % FOURS * 4;
       const int64_t at = batch * args.stride_c + r * args.ldc + c;
       float v[4] = {sum[q].x, sum[q].y, sum[q].z, sum[q].w};
@@ -169,7 +194,7 @@ __device__ void add_share(const GemmArgs& args, SumsOf sums_of, int pieces, int 
 
 // The CTAs of a cluster have a piece of the same tile each: through each other's shared memory.
 template <class Tile>
-__device__ void add_up_in_cluster(float (&acc)[Tile::SLABS][Tile::BLOCK_N / 2], const GemmArgs& args,
+__device__ void add_up_in_cluster(float (&acc)[Tile::SLABS][Tile::REGS], const GemmArgs& args,
                                   void* ring, int piece, int wg_id, int row, int col, int batch) {
   const int rows = min(Tile::WG_M, args.M - row);
   float4* sums = static_cast<float4*>(ring) + wg_id * Tile::WG_M * (Tile::BLOCK_N / 4 + SUMS_PAD);
@@ -183,7 +208,7 @@ __device__ void add_up_in_cluster(float (&acc)[Tile::SLABS][Tile::BLOCK_N / 2], 
 // relies on the others being resident: who has waited long enough leaves its share to the last one.
 //   flag: bits 0-7 pieces that have arrived, 8-15 that have left, 16-31 shares that were left
 template <class Tile>
-__device__ void add_up(float (&acc)[Tile::SLABS][Tile::BLOCK_N / 2], const GemmArgs& args,
+__device__ void add_up(float (&acc)[Tile::SLABS][Tile::REGS], const GemmArgs& args,
                        int* shared_shares, int tail_tile, int piece, int part, int wg_id, int row,
                        int col, int batch) {
   const int parts = args.cluster_m * NUM_CONSUMERS, split = args.split;

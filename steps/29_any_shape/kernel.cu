@@ -22,7 +22,7 @@ template <class Tile>
 struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle needs
   half a[Tile::NUM_STAGES][Tile::BLOCK_M * BLOCK_K];  // K-major [BLOCK_M][64], else [box][64][64]
   half b[Tile::NUM_STAGES][Tile::BLOCK_N * BLOCK_K];  // K-major [BLOCK_N][64], else [box][64][64]
-  uint4 c[Tile::C_IN_A ? 1 : NUM_CONSUMERS][Tile::C_IN_A ? 1 : Tile::C_BUFFERS * BOX_BYTES / 16];
+  uint4 c[NUM_CONSUMERS][2][Tile::SLABS * Tile::PART_M * 8];  // [consumer][buffer][slab][row][64]
   uint64_t full_bar[Tile::NUM_STAGES];
   uint64_t empty_bar[Tile::NUM_STAGES];
   int shares[NUM_CONSUMERS];
@@ -60,6 +60,8 @@ __device__ void multiply(float (&acc)[REGS], uint64_t desc_a, uint64_t desc_b, i
   constexpr bool f16 = TYPE == Type::f16;
   if constexpr (REGS == 128 && f16) ptx::wgmma_m64n256k16_f16<A, B>(acc, desc_a, desc_b, scale_d);
   if constexpr (REGS == 128 && !f16) ptx::wgmma_m64n256k16_bf16<A, B>(acc, desc_a, desc_b, scale_d);
+  if constexpr (REGS == 100 && f16) ptx::wgmma_m64n200k16_f16<A, B>(acc, desc_a, desc_b, scale_d);
+  if constexpr (REGS == 100 && !f16) ptx::wgmma_m64n200k16_bf16<A, B>(acc, desc_a, desc_b, scale_d);
   if constexpr (REGS == 96 && f16) ptx::wgmma_m64n192k16_f16<A, B>(acc, desc_a, desc_b, scale_d);
   if constexpr (REGS == 96 && !f16) ptx::wgmma_m64n192k16_bf16<A, B>(acc, desc_a, desc_b, scale_d);
   if constexpr (REGS == 64 && f16) ptx::wgmma_m64n128k16_f16<A, B>(acc, desc_a, desc_b, scale_d);
@@ -71,14 +73,15 @@ struct Work {
   int tile, piece, k_begin, k_tiles;
 };
 __device__ Work work_at(int index, int cta_k, const GemmArgs& args) {
-  int tile = index, piece = cta_k, pieces = args.cluster_k;
+  int tile = index, piece = cta_k;
   if (index >= args.whole) {
     const int tail = args.tiles - args.whole;
-    tile = args.whole + (index - args.whole) % tail, piece = (index - args.whole) / tail;
-    pieces = args.split;
+    piece = (index - args.whole) / tail, tile = index - piece * tail;
+  } else if (args.cluster_k == 1) {
+    return {tile, 0, 0, args.num_k_tiles};
   }
-  const int begin = int(int64_t(args.num_k_tiles) * piece / pieces);
-  return {tile, piece, begin, int(int64_t(args.num_k_tiles) * (piece + 1) / pieces) - begin};
+  const int begin = piece * args.share + min(piece, args.longer);
+  return {tile, piece, begin, args.share + (piece < args.longer)};
 }
 
 // First row and column of this CTA's part of a tile, and its matrix. Columns of group_m clusters;
@@ -87,27 +90,33 @@ struct Origin {
   int m, n, batch;
 };
 __device__ Origin origin_of(int tile, int cta_m, int block_m, int block_n, const GemmArgs& args) {
-  const int in_matrix = tile % (args.tiles_m * args.tiles_n);
+  const int batch = args.batched ? tile / (args.tiles_m * args.tiles_n) : 0;
+  const int in_matrix = tile - batch * args.tiles_m * args.tiles_n;
   const int group = in_matrix / (args.group_m * args.tiles_n), group_m = group * args.group_m;
-  const int in_group = in_matrix % (args.group_m * args.tiles_n);
+  const int in_group = in_matrix - group_m * args.tiles_n;
   const int rows = min(args.group_m, args.tiles_m - group_m), column = in_group / rows;
+  const int tile_m = group_m + in_group - column * rows;
   const int tile_n = group % 2 == 0 ? column : args.tiles_n - 1 - column;
-  return {((group_m + in_group % rows) * args.cluster_m + cta_m) * block_m, tile_n * block_n,
-          tile / (args.tiles_m * args.tiles_n)};
+  return {(tile_m * args.cluster_m + cta_m) * block_m, tile_n * block_n, batch};
 }
 
 template <class Tile, Type TYPE, ptx::Major MAJOR_A, ptx::Major MAJOR_B>
-__global__ void __launch_bounds__(Tile::NUM_THREADS, Tile::BLOCKS_PER_SM)
+__global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
     gemm_kernel(const __grid_constant__ GemmArgs args) {
   using Storage = SharedStorage<Tile>;
-  constexpr int NUM_STAGES = Tile::NUM_STAGES, BOXES_N = Tile::BLOCK_N / BOX;
+  constexpr int NUM_STAGES = Tile::NUM_STAGES;
   constexpr int STAGE_BYTES = sizeof(Storage::a[0]) + sizeof(Storage::b[0]);
   auto& smem = *static_cast<Storage*>(ptx::dynamic_smem());
   const int tid = threadIdx.x, cluster_m = args.cluster_m;
   const int wg_id = __shfl_sync(~0u, tid / 128, 0);  // known to be uniform: descriptors stay scalar
-  const int cta_rank = ptx::cluster_ctarank(), cta_m = cta_rank % cluster_m, cta_k = cta_rank / cluster_m;
-  const int first_work = blockIdx.x / (cluster_m * args.cluster_k);
+  const int cta_rank = ptx::cluster_ctarank();
+  const int cta_m = args.cluster_k > 1 ? 0 : cta_rank, cta_k = cta_rank - cta_m;
+  const int first_work = blockIdx.x / unsigned(cluster_m * args.cluster_k);
 
+  if (tid == NUM_CONSUMERS * 128) {
+    ptx::prefetch_tensormap(&args.tmap_a);
+    ptx::prefetch_tensormap(&args.tmap_b);
+  }
   if (tid == 0) {
     smem.label();
     for (int stage = 0; stage < NUM_STAGES; ++stage) {
@@ -120,14 +129,13 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, Tile::BLOCKS_PER_SM)
   ptx::griddepcontrol_wait();               // from here on it touches global memory
   ptx::cluster_sync();  // no CTA sends before the other's barriers exist
 
-  uint32_t iter = 0;  // k tiles so far, over all output tiles: the ring never stops in between
+  int stage = 0, phase = 0;  // of the ring, which never stops between tiles
   if (wg_id == NUM_CONSUMERS) {  // producer: one thread keeps the ring full
-    if constexpr (Tile::SETMAXNREG) ptx::setmaxnreg_dec<40>();
+    if constexpr (Tile::TRANSPOSED) ptx::setmaxnreg_dec<40>();
     if (tid == NUM_CONSUMERS * 128) {
-      // The CTAs of a cluster load B together: each its rows of n, its boxes, or its half of each.
-      const int rows_b = (MAJOR_B == ptx::Major::k ? Tile::BLOCK_N : BLOCK_K) / cluster_m * cta_m;
+      uint32_t iter = 0;  // k tiles so far
+      int seen = 0;       // what all clusters had counted when this one last looked
       const uint16_t all_ctas = uint16_t((1 << cluster_m) - 1);
-      int seen = 0;  // what all clusters had counted when this one last looked
       for (int index = first_work; index < args.works; index += args.num_clusters) {
         const Work work = work_at(index, cta_k, args);
         const Origin at = origin_of(work.tile, cta_m, Tile::BLOCK_M, Tile::BLOCK_N, args);
@@ -135,7 +143,6 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, Tile::BLOCKS_PER_SM)
         const int k_step = index / args.num_clusters % 2 ? -BLOCK_K : BLOCK_K;  // any order will do
         int k = (work.k_begin + (k_step < 0 ? work.k_tiles - 1 : 0)) * BLOCK_K;
         for (int i = work.k_tiles; i > 0; --i, ++iter, k += k_step) {
-          const int stage = iter % NUM_STAGES, phase = iter / NUM_STAGES & 1;
           uint64_t* full_bar = &smem.full_bar[stage];
           const auto load_b = [&](int offset, int x, int y) {
             half* to = &smem.b[stage][offset];
@@ -153,14 +160,14 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, Tile::BLOCKS_PER_SM)
             for (int box = 0; box < Tile::BLOCK_M / BOX; ++box)
               ptx::tma_load_3d(&smem.a[stage][box * BOX * BLOCK_K], &args.tmap_a, at.m + box * BOX, k,
                                batch_a, full_bar);
+          // The CTAs of a cluster load B together: each its rows of n, or every other box.
+          const int rows_b = cta_m * (Tile::BLOCK_N / 2);
           if constexpr (MAJOR_B == ptx::Major::k)
             load_b(rows_b * BLOCK_K, k, at.n + rows_b);
-          else if (BOXES_N % 2 == 0 || cluster_m == 1)
-            for (int box = cta_m; box < BOXES_N; box += cluster_m)
-              load_b(box * BOX * BLOCK_K, at.n + box * BOX, k);
           else
-            for (int box = 0; box < BOXES_N; ++box)
-              load_b(box * BOX * BLOCK_K + rows_b * BOX, at.n + box * BOX, k + rows_b);
+            for (int box = cta_m; box < Tile::BLOCK_N / BOX; box += cluster_m)
+              load_b(box * BOX * BLOCK_K, at.n + box * BOX, k);
+          if (++stage == NUM_STAGES) stage = 0, phase ^= 1;
           if (args.pace && cta_rank == 0 && iter % PACE == PACE - 1) {
             ptx::red_add_relaxed(&args.counters[0], 1);
             const int counted = iter / PACE;  // by this cluster, when it last looked
@@ -173,7 +180,7 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, Tile::BLOCKS_PER_SM)
       if (args.pace && cta_rank == 0) {  // done: count up to the end, and hold nobody back
         const int all = ceil_div(args.works, args.num_clusters) * args.num_k_tiles / PACE + 1;
         ptx::red_add_relaxed(&args.counters[0], all - int(iter) / PACE);
-        if (ptx::atom_add_acq_rel(&args.counters[1], 1) == args.num_clusters - 1) {  // nobody looks now
+        if (ptx::atom_add_acq_rel(&args.counters[1], 1) == args.num_clusters - 1) {  // nobody looks
           ptx::red_add_relaxed(&args.counters[0], -all * args.num_clusters);
           ptx::red_add_relaxed(&args.counters[1], -args.num_clusters);
         }
@@ -182,61 +189,66 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, Tile::BLOCKS_PER_SM)
     __syncwarp();  // the barriers at the end take whole warps
     if (args.cluster_k > 1) ptx::cluster_sync();  // that of add_up_in_cluster
   } else {  // consumer warpgroups
-    if constexpr (Tile::SETMAXNREG) ptx::setmaxnreg_inc<232>();
-    float acc[Tile::SLABS][Tile::BLOCK_N / 2] = {};  // never read; ptxas 12 wants a value (C7515)
+    if constexpr (Tile::TRANSPOSED) ptx::setmaxnreg_inc<232>();
+    float acc[Tile::SLABS][Tile::REGS] = {};  // never read; ptxas 12 wants a value (C7515)
     const auto release = [&](int stage) {  // in all CTAs (B came from all)
       if (tid % 128 < cluster_m)
-        ptx::mbarrier_arrive_remote(&smem.empty_bar[stage], cta_k * cluster_m + tid % 128);
+        ptx::mbarrier_arrive_remote(&smem.empty_bar[stage], cta_k + tid % 128);
     };
     for (int index = first_work; index < args.works; index += args.num_clusters) {
       const int k_tiles = work_at(index, cta_k, args).k_tiles;
-      for (int i = 0; i < k_tiles; ++i, ++iter) {
-        const int stage = iter % NUM_STAGES, phase = iter / NUM_STAGES & 1;
+      int before = 0;  // the stage that the group before reads
+      for (int i = 0; i < k_tiles; ++i) {
         ptx::mbarrier_wait(&smem.full_bar[stage], phase);
-        const uint64_t desc_a = matrix_desc(&smem.a[stage][wg_id * Tile::WG_M * BLOCK_K]);
-        const uint64_t desc_b = matrix_desc(smem.b[stage]);
+        // D = left * right: A * B, or B^T * A^T.
+        constexpr auto LEFT = Tile::TRANSPOSED ? MAJOR_B : MAJOR_A;
+        constexpr auto RIGHT = Tile::TRANSPOSED ? MAJOR_A : MAJOR_B;
+        const half *a = smem.a[stage], *b = smem.b[stage];
+        const uint64_t left = matrix_desc((Tile::TRANSPOSED ? b : a) +
+                                          wg_id * (Tile::SLABS * BOX * BLOCK_K));
+        const uint64_t right = matrix_desc(Tile::TRANSPOSED ? a : b);
         ptx::wgmma_fence();
 #pragma unroll
         for (int k16 = 0; k16 < BLOCK_K / WGMMA_K; ++k16)
 #pragma unroll
           for (int slab = 0; slab < Tile::SLABS; ++slab)
-            multiply<TYPE, MAJOR_A, MAJOR_B>(
-                acc[slab], advance(desc_a, slab * BOX_BYTES + k16 * k16_bytes(MAJOR_A)),
-                advance(desc_b, k16 * k16_bytes(MAJOR_B)), i > 0 || k16 > 0);
+            multiply<TYPE, LEFT, RIGHT>(
+                acc[slab], advance(left, slab * BOX_BYTES + k16 * k16_bytes(LEFT)),
+                advance(right, k16 * k16_bytes(RIGHT)), i > 0 || k16 > 0);
         ptx::wgmma_commit_group();
         ptx::wgmma_wait_group<1>(acc);  // the group before has read its stage: release that
-        if (i > 0) release((iter - 1) % NUM_STAGES);
+        if (i > 0) release(before);
+        before = stage;
+        if (++stage == NUM_STAGES) stage = 0, phase ^= 1;
       }
-      const int last = (iter - 1) % NUM_STAGES;
-      const Work work = work_at(__shfl_sync(~0u, index, 0), cta_k, args);  // again: kept, it would be spilled
+      const Work work = work_at(__shfl_sync(~0u, index, 0), cta_k, args);  // kept, it would be spilled
       const Origin at = origin_of(work.tile, cta_m, Tile::BLOCK_M, Tile::BLOCK_N, args);
-      const int row = at.m + wg_id * Tile::WG_M;
-      uint4* staging = smem.c[Tile::C_IN_A ? 0 : wg_id];
+      const int row = at.m + (Tile::TRANSPOSED ? 0 : wg_id * Tile::WG_M);
+      const int col = at.n + (Tile::TRANSPOSED ? wg_id * Tile::WG_N : 0);
+      // The first part of C needs its buffer: the tile before has left it, or all of them if odd.
+      if (tid % 128 == 0) ptx::tma_store_wait_group_read<Tile::PARTS % 2 ? 0 : 1>();
+      ptx::bar_sync(1 + wg_id, 128);
       ptx::wgmma_wait_group<0>(acc);
-      if constexpr (Tile::C_IN_A)  // nobody else reads this consumer's A in it
-        staging = reinterpret_cast<uint4*>(&smem.a[last][wg_id * Tile::WG_M * BLOCK_K]);
-      else
-        release(last);
-      if (args.cluster_k > 1) {
-        ptx::bar_sync(3, NUM_CONSUMERS * 128);  // the ring is free: nothing more will be loaded
-        add_up_in_cluster<Tile>(acc, args, smem.a, work.piece, wg_id, row, at.n, at.batch);
-        break;
+      release(before);
+
+      if constexpr (!Tile::TRANSPOSED) {
+        if (args.cluster_k > 1) {
+          ptx::bar_sync(3, NUM_CONSUMERS * 128);  // the ring is free: nothing more will be loaded
+          add_up_in_cluster<Tile>(acc, args, smem.a, work.piece, wg_id, row, col, at.batch);
+          break;
+        }
+        if (work.tile >= args.whole) {
+          add_up<Tile>(acc, args, &smem.shares[wg_id], work.tile - args.whole, work.piece,
+                       cta_m * NUM_CONSUMERS + wg_id, wg_id, row, col, at.batch);
+          continue;
+        }
       }
-      if (work.tile >= args.whole)
-        add_up<Tile>(acc, args, &smem.shares[wg_id], work.tile - args.whole, work.piece,
-                     cta_m * NUM_CONSUMERS + wg_id, wg_id, row, at.n, at.batch);
-      else if (args.boxes)
-        store_boxes<Tile>(acc, args, staging, wg_id, row, at.n, at.batch);
+      if (args.boxes)
+        store_boxes<Tile>(acc, args, smem.c[wg_id], wg_id, row, col, at.batch);
       else
-        store_elements<Tile>(acc, args, staging, wg_id, row, at.n, at.batch);
-      if constexpr (Tile::C_IN_A) {  // all have read it: the producers may fill the stage
-        if (tid % 128 == 0) ptx::tma_store_wait_group_read<0>();
-        ptx::fence_proxy_async();
-        ptx::bar_sync(1 + wg_id, 128);
-        release(last);
-      }
+        store_elements<Tile>(acc, args, smem.c[wg_id], wg_id, row, col, at.batch);
     }
-    if (!Tile::C_IN_A && tid % 128 == 0)
+    if (tid % 128 == 0)
       ptx::tma_store_wait_group_read<0>();  // shared memory must outlive the stores that read it
   }
   ptx::cluster_sync();  // and whatever the other CTA sends here

@@ -75,21 +75,31 @@ Config config_of(const GemmParams& p) {
 using Kernel = void (*)(const GemmArgs);
 struct KernelFacts {
   Kernel kernel;
-  int threads;
+  int threads, part_m;
   size_t smem;
 };
-template <class Tile, Type TYPE>
+template <class Tile, Type TYPE, ptx::Major A, ptx::Major B>
+KernelFacts facts_of() {
+  return {gemm_kernel<Tile, TYPE, A, B>, Tile::NUM_THREADS, Tile::PART_M, sizeof(SharedStorage<Tile>)};
+}
+template <class TileK, class TileMn, Type TYPE>  // where A is K-major, and where it is not
 KernelFacts kernel_of(const GemmParams& p) {
   using ptx::Major;
-  static constexpr Kernel kernels[2][2] = {
-      {gemm_kernel<Tile, TYPE, Major::k, Major::mn>, gemm_kernel<Tile, TYPE, Major::k, Major::k>},
-      {gemm_kernel<Tile, TYPE, Major::mn, Major::mn>, gemm_kernel<Tile, TYPE, Major::mn, Major::k>}};
-  return {kernels[p.layout_a == Layout::col_major][p.layout_b == Layout::col_major],
-          Tile::NUM_THREADS, sizeof(SharedStorage<Tile>)};
+  const bool k_major_b = p.layout_b == Layout::col_major;
+  if (p.layout_a == Layout::row_major)
+    return k_major_b ? facts_of<TileK, TYPE, Major::k, Major::k>()
+                     : facts_of<TileK, TYPE, Major::k, Major::mn>();
+  return k_major_b ? facts_of<TileMn, TYPE, Major::mn, Major::k>()
+                   : facts_of<TileMn, TYPE, Major::mn, Major::mn>();
 }
-template <class Tile>
+template <class TileK, class TileMn = TileK>
 KernelFacts kernel_of(const GemmParams& p) {
-  return p.type_ab == Type::f16 ? kernel_of<Tile, Type::f16>(p) : kernel_of<Tile, Type::bf16>(p);
+  return p.type_ab == Type::f16 ? kernel_of<TileK, TileMn, Type::f16>(p)
+                                : kernel_of<TileK, TileMn, Type::bf16>(p);
+}
+KernelFacts kernel_of(const GemmParams& p, const Config& config) {
+  if (config.tile == 0) return kernel_of<Tile128x256>(p);
+  return config.tile == 1 ? kernel_of<Tile128x128>(p) : kernel_of<Tile200x256, Tile192x256>(p);
 }
 
 // All that a call needs, but for the pointers into the workspace.
@@ -113,7 +123,7 @@ struct Plan {
     };
     if (config.pace) take(0);
     if (cut.split > 1)
-      partials = take(size_t(cut.tiles - cut.whole) * cut.split * config.cluster_m * tile.block_m *
+      partials = take(size_t(cut.tiles - cut.whole) * cut.split * config.cluster_m * cut.block_m *
                       (tile.block_n / 4 + SUMS_PAD) * sizeof(float4));
     if (a.pad) a.offset = take(a.bytes());
     if (b.pad) b.offset = take(b.bytes());
@@ -130,23 +140,22 @@ struct Plan {
     const int cluster_m = config.cluster_m;
     const bool k_major_a = p.layout_a == Layout::row_major;
     const bool k_major_b = p.layout_b == Layout::col_major;
-    const bool by_box = tile.block_n / BOX % cluster_m == 0;
-    args.tmap_a = a.map(a.pad ? workspace + a.offset : a.data, k_major_a ? tile.block_m : BLOCK_K,
+    args.tmap_a = a.map(a.pad ? workspace + a.offset : a.data, k_major_a ? cut.block_m : BLOCK_K,
                         p.type_ab);
     args.tmap_b = b.map(b.pad ? workspace + b.offset : b.data,
-                        k_major_b ? tile.block_n / cluster_m : by_box ? BLOCK_K : BLOCK_K / cluster_m,
-                        p.type_ab);
-    // TMA clips what it stores in 16-byte chunks.
-    args.boxes = p.type_c != Type::f32 && p.beta == 0.0f && aligned(p.C, 16) && p.ldc % 8 == 0 &&
-                 stride_c % 8 == 0 && p.N % 8 == 0;
+                        k_major_b ? tile.block_n / cluster_m : BLOCK_K, p.type_ab);
+    args.boxes = stores_boxes(p);
     args.fours = aligned(p.C, 8) && p.ldc % 4 == 0 && stride_c % 4 == 0 && p.N % 4 == 0;
     if (args.boxes)
-      args.tmap_c = gpu::tensor_map(p.C, {p.N, p.M, p.batch}, {p.ldc, stride_c ? stride_c : p.M * p.ldc},
-                                    {BOX, BOX, 1}, gpu::Swizzle::b128, p.type_c);
-    args.pace = config.pace, args.batched_a = a.batch > 1, args.batched_b = b.batch > 1;
+      args.tmap_c = gpu::tensor_map(
+          p.C, {p.N, p.M, p.batch}, {p.ldc, stride_c ? stride_c : p.M * p.ldc},
+          {BOX, kernel_of(p, config).part_m, 1}, gpu::Swizzle::b128, p.type_c);
+    args.pace = config.pace, args.batched = p.batch > 1, args.batched_a = a.batch > 1, args.batched_b = b.batch > 1;
     args.cluster_m = cluster_m, args.group_m = config.group_m;
     args.tiles_m = int(cut.tiles_m), args.tiles_n = int(cut.tiles_n), args.tiles = int(cut.tiles);
     args.whole = int(cut.whole), args.split = cut.split, args.cluster_k = cut.cluster_k;
+    const int pieces = std::max(cut.split, cut.cluster_k);
+    args.share = args.num_k_tiles / pieces, args.longer = args.num_k_tiles % pieces;
     args.works = int(cut.works), args.num_clusters =
         int(cut.cluster_k > 1 ? cut.works : std::min<int64_t>(cut.works, cut.slots));
     args.partials = reinterpret_cast<float4*>(workspace + partials);
@@ -174,9 +183,7 @@ struct Plan {
     }
     if (a.pad) pad(a, workspace, stream);
     if (b.pad) pad(b, workspace, stream);
-    const KernelFacts facts = config.tile == 0   ? kernel_of<Tile128x256>(p)
-                              : config.tile == 1 ? kernel_of<Tile256x192>(p)
-                                                 : kernel_of<Tile128x128>(p);
+    const KernelFacts facts = kernel_of(p, config);
     launch.block = dim3(unsigned(facts.threads));
     const int ctas = config.cluster_m * cut.cluster_k;
     launch.cluster = dim3(unsigned(ctas));

@@ -19,28 +19,37 @@ constexpr int MAX_SPLIT = 16;
 constexpr int MAX_CLUSTER_K = 8;
 constexpr int SUMS_PAD = 2;  // float4 between rows of partial sums: no bank conflicts
 
-// A CTA's tile: two consumers one below the other, each SLABS times 64 rows.
-template <int SLABS_, int BLOCK_N_, int NUM_STAGES_, int C_BUFFERS_, int BLOCKS_PER_SM_>
+// A CTA's tile. Two consumers: one below the other, 64 rows each; or, TRANSPOSED, side by side, 128
+// columns each, of which wgmma computes the transpose: BLOCK_M is then its n, a multiple of 8.
+template <int BLOCK_M_, int BLOCK_N_, bool TRANSPOSED_, int NUM_STAGES_>
 struct Tile {
-  static constexpr int SLABS = SLABS_, BLOCK_N = BLOCK_N_, NUM_STAGES = NUM_STAGES_;
-  static constexpr int WG_M = 64 * SLABS, BLOCK_M = NUM_CONSUMERS * WG_M;
-  static constexpr int C_BUFFERS = C_BUFFERS_;  // boxes of staging for a consumer
-  static constexpr bool C_IN_A = SLABS == 2;    // no room: its own rows of A in the last stage
-  static constexpr bool SETMAXNREG = SLABS == 2;
-  static constexpr int NUM_THREADS = NUM_CONSUMERS * 128 + (SETMAXNREG ? 128 : 32);
-  static constexpr int BLOCKS_PER_SM = BLOCKS_PER_SM_;
+  static constexpr int BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_, NUM_STAGES = NUM_STAGES_;
+  static constexpr bool TRANSPOSED = TRANSPOSED_;
+  static constexpr int SLABS = TRANSPOSED ? 2 : 1;  // times 64, of a consumer
+  static constexpr int WG_M = TRANSPOSED ? BLOCK_M : 64, WG_N = TRANSPOSED ? 128 : BLOCK_N;
+  static constexpr int REGS = (TRANSPOSED ? BLOCK_M : BLOCK_N) / 2;  // of a slab
+  static constexpr int PART_M = !TRANSPOSED ? 64 : BLOCK_M % 40 == 0 ? 40 : 48;  // rows staged at once
+  static constexpr int PARTS = WG_M / PART_M * (TRANSPOSED ? 1 : BLOCK_N / 64);
+  static constexpr int NUM_THREADS = NUM_CONSUMERS * 128 + (TRANSPOSED ? 128 : 32);
 };
-using Tile128x256 = Tile<1, 256, 4, 2, 1>;  // as step 23
-using Tile256x192 = Tile<2, 192, 4, 2, 1>;  // as step 28
-using Tile128x128 = Tile<1, 128, 3, 1, 2>;  // small problems: two CTAs share an SM
+using Tile128x256 = Tile<128, 256, false, 4>;  // as step 23
+using Tile128x128 = Tile<128, 128, false, 6>;  // few tiles, long K
+using Tile200x256 = Tile<200, 256, true, 3>;   // as 28_wide_tile.transposed
+using Tile192x256 = Tile<192, 256, true, 3>;   // the same where A is MN-major: boxes of 64 rows
 
 struct TileFacts {
   const char* name;
-  int block_m, block_n, blocks_per_sm;
+  int block_m, block_m_mn, block_n;  // rows where A is K-major, and where it is MN-major
+  bool transposed;
+  double step_us, end_us;  // of a k tile, and of the end of a tile (how they were found: README)
 };
-constexpr TileFacts TILES[] = {{"128x256", 128, 256, 1}, {"256x192", 256, 192, 1},
-                               {"128x128", 128, 128, 2}};
+constexpr TileFacts TILES[] = {{"128x256", 128, 128, 256, false, 0.68, 1.2},
+                               {"128x128", 128, 128, 128, false, 0.31, 0.9},
+                               {"200x256", 200, 192, 256, true, 1.03, 1.7}};
 constexpr int NUM_TILES = 3;
+int block_m_of(const TileFacts& tile, const GemmParams& p) {
+  return p.layout_a == Layout::row_major ? tile.block_m : tile.block_m_mn;
+}
 
 struct GemmArgs {
   CUtensorMap tmap_a, tmap_b, tmap_c;
@@ -52,11 +61,12 @@ struct GemmArgs {
   bool boxes;  // C leaves by TMA
   bool fours;  // four elements of C may be stored at once
   bool pace;
-  bool batched_a, batched_b;  // else one matrix for all
+  bool batched, batched_a, batched_b;  // else one matrix, or one A or B, for all
   int cluster_m, group_m;
   int tiles_m, tiles_n, tiles;  // of a cluster; all matrices of the batch
   int cluster_k;                // CTAs of a cluster along K, which share a tile (cluster_m is 1)
   int whole, split;             // tiles from `whole` on are split along K over clusters
+  int share, longer;            // k tiles of a piece; the first `longer` pieces have one more
   int works, num_clusters;      // pieces of work, and who does them
   float4* partials;
   int* counters;
@@ -83,6 +93,8 @@ bool read_config(const std::string& text, Config& c) {
     return false;
   for (c.tile = 0; c.tile < NUM_TILES && TILES[c.tile].name != std::string(tile);) ++c.tile;
   const auto within = [](int n, int most) { return n >= 1 && n <= most; };
+  if (c.tile < NUM_TILES && TILES[c.tile].transposed && (c.cluster_m != 1 || c.cluster_k != 1 || c.split != 1))
+    return false;
   const bool cluster = c.cluster_k == 1 ? within(c.cluster_m, 2)
                                         : c.cluster_m == 1 && within(c.cluster_k, MAX_CLUSTER_K);
   return c.tile < NUM_TILES && cluster && within(c.split, c.cluster_k == 1 ? MAX_SPLIT : 1) &&
@@ -91,18 +103,20 @@ bool read_config(const std::string& text, Config& c) {
 
 // How a configuration cuts a problem up.
 struct Cut {
+  int block_m;
   int64_t tiles_m, tiles_n, tiles, whole, works;
   int slots, split, cluster_k;
 };
 Cut cut_of(const GemmParams& p, const Config& c, int sms) {
   Cut cut{};
   const TileFacts& tile = TILES[c.tile];
-  cut.tiles_m = ceil_div(p.M, tile.block_m * c.cluster_m);
+  const int64_t k_tiles = ceil_div(p.K, BLOCK_K);
+  cut.block_m = block_m_of(tile, p);
+  cut.tiles_m = ceil_div(p.M, cut.block_m * c.cluster_m);
   cut.tiles_n = ceil_div(p.N, tile.block_n);
   cut.tiles = cut.tiles_m * cut.tiles_n * p.batch;
-  const int64_t k_tiles = ceil_div(p.K, BLOCK_K);
   cut.cluster_k = int(std::min<int64_t>(c.cluster_k, k_tiles));
-  cut.slots = std::max(1, sms * tile.blocks_per_sm / (c.cluster_m * cut.cluster_k));
+  cut.slots = std::max(1, sms / (c.cluster_m * cut.cluster_k));
   cut.split = int(std::min<int64_t>(c.split, k_tiles));
   cut.whole = cut.split == 1 ? cut.tiles : cut.tiles / cut.slots * cut.slots;
   // Flags are few; more tiles than that do not need a split.
@@ -113,31 +127,29 @@ Cut cut_of(const GemmParams& p, const Config& c, int sms) {
   return cut;
 }
 
-// Estimated time in cycles; only compared with itself. What it knows: waves, cycles of the Tensor
-// Cores, bytes out of L2, the start of a tile, and what adding up costs.
+// Whether C may leave by TMA: 16 bits, not read, rows that are multiples of 16 bytes (TMA clips what
+// it stores in chunks of 16 bytes).
+bool stores_boxes(const GemmParams& p) {
+  return p.type_c != Type::f32 && p.beta == 0.0f && reinterpret_cast<uintptr_t>(p.C) % 16 == 0 &&
+         p.ldc % 8 == 0 && (p.batch == 1 || p.stride_c % 8 == 0) && p.N % 8 == 0;
+}
+
+// Estimated time in microseconds on an H200: a start, waves of tiles, and what adding up costs; not
+// less than what memory takes.
 double estimate(const GemmParams& p, const Config& c, int sms) {
   const Cut cut = cut_of(p, c, sms);
   const TileFacts& tile = TILES[c.tile];
-  const int ctas = c.cluster_m * cut.cluster_k;
-  const double k_tiles = double(ceil_div(p.K, BLOCK_K)) / cut.cluster_k;
-  const double mma = tile.block_m * tile.block_n * BLOCK_K / 2048.0;
-  const double bytes = (tile.block_m + tile.block_n / double(c.cluster_m)) * BLOCK_K * 2.0;
-  const double share = std::min(1.0, double(cut.works) * ctas / sms);  // SMs that work
-  const double shared = tile.blocks_per_sm > 1 && cut.works * ctas > sms ? 2.0 : 1.0;
-  const double step = std::max(mma, bytes * share / 42.0) * shared;
-  const double start = 2000.0, end = tile.block_m * tile.block_n / 16.0 / shared;
-  const double valid = std::min(1.0, double(p.M) / (tile.block_m * c.cluster_m));
-  const double sums = valid * tile.block_m * tile.block_n * 4.0;
-  const double waves = double(cut.whole / cut.slots) +
-                       (cut.split == 1 ? double(cut.whole % cut.slots > 0) : 0.0);
-  double time = start + waves * (k_tiles * step + end);
-  if (cut.cluster_k > 1) time += 1200.0 + 2 * sums / 40.0;
-  if (cut.split > 1) {
-    const double pieces = double((cut.tiles - cut.whole) * cut.split);
-    const double rounds = double(ceil_div(int64_t(pieces), int64_t(cut.slots)));
-    time += rounds * (k_tiles / cut.split * step) + end / cut.split + 3000.0 + 2 * sums / 30.0;
-  }
-  return time;
+  const double k_tiles = double(ceil_div(p.K, BLOCK_K));
+  const double full = k_tiles * tile.step_us / cut.cluster_k + tile.end_us;
+  const double rows = std::min(1.0, double(p.M) / (cut.block_m * c.cluster_m));  // of C in a tile
+  const double sums_us = rows * tile.block_n / 256.0 * 4.0;  // to write and read a tile in FP32
+  double time = 2.4 + double(ceil_div(cut.whole, int64_t(cut.slots))) * full;
+  if (cut.cluster_k > 1) time += 1.0 + sums_us / 2;
+  if (cut.split > 1) time += k_tiles / cut.split * tile.step_us + 2.5 + 1.5 * sums_us;
+  const double bytes = 2.0 * double(p.batch) *
+                       (double(p.M) * p.K + double(p.K) * p.N + double(p.M) * p.N);
+  const double busy = std::min(1.0, double(cut.works) * c.cluster_m * cut.cluster_k / sms);
+  return std::max(time, 2.4 + bytes / (4.0e6 * std::min(1.0, busy * 1.2)));
 }
 
 std::vector<Config> candidates_of(const GemmParams& p, int sms) {
@@ -145,21 +157,29 @@ std::vector<Config> candidates_of(const GemmParams& p, int sms) {
   const int64_t k_tiles = ceil_div(p.K, BLOCK_K);
   for (int tile = 0; tile < NUM_TILES; ++tile)
     for (int cluster_m = 1; cluster_m <= 2; ++cluster_m) {
-      if (cluster_m == 2 && p.M <= TILES[tile].block_m) continue;
-      Config c{tile, cluster_m, 1, 1, 2048 / (TILES[tile].block_m * cluster_m), 0};
-      for (int split : {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16}) {
-        if (split > 1 && k_tiles / split < 2) continue;
+      const TileFacts& facts = TILES[tile];
+      const int block_m = block_m_of(facts, p);
+      if (cluster_m == 2 && (p.M <= block_m || facts.transposed)) continue;
+      if (facts.transposed && !stores_boxes(p)) continue;  // element by element it is slow
+      Config c{tile, cluster_m, 1, 1, ceil_div(facts.transposed ? 2400 : 2048, block_m * cluster_m), 0};
+      const Cut whole = cut_of(p, c, sms);
+      // L2 holds about 50 MB: past that, clusters that drift apart read from memory again.
+      c.pace = whole.tiles >= 4 * whole.slots && p.K >= 4096;
+      all.push_back(c);
+      c.pace = 0;
+      if (facts.transposed) continue;
+      for (int split : {2, 3, 4, 5, 6, 7, 8, 10, 12, 16}) {
         c.split = split;
         const Cut cut = cut_of(p, c, sms);
-        if (cut.split != split) continue;  // nothing left to split
-        // L2 holds about 50 MB: past that, clusters that drift apart read from memory again.
-        c.pace = split == 1 && cut.tiles >= 16 * cut.slots && p.K >= 8192;
-        all.push_back(c);
+        if (k_tiles / split < 2 || cut.split != split || cut.works - cut.whole > cut.slots) continue;
+        all.push_back(c);  // all parts of a tile run at the same time
       }
-      c.split = 1, c.pace = 0;
-      if (cluster_m > 1) continue;
-      for (int cluster_k : {2, 4, 6, 8})
-        if (k_tiles >= cluster_k) c.cluster_k = cluster_k, all.push_back(c);
+      c.split = 1;
+      for (int cluster_k : {2, 3, 4, 6, 8}) {
+        if (cluster_m > 1 || k_tiles < cluster_k) continue;
+        c.cluster_k = cluster_k;
+        if (cut_of(p, c, sms).tiles * cluster_k <= sms) all.push_back(c);
+      }
     }
   return all;
 }
