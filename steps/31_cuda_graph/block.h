@@ -43,13 +43,14 @@ enum class Gemm { ladder, cublas };
 class Block {
  public:
   Block(int sequences, int sets) : sequences_(sequences), tokens_(int64_t(sequences) * T) {
-    between_ = allocate(tokens_ * (D + 3 * D + HEADS * T + D + D + D + MLP));
+    between_ = allocate(tokens_ * (D + 3 * D + HEADS * T + D + PARTS * D + D + MLP));
     half* next = between_;
     for (half** part : {&normed_, &qkv_, &scores_, &attended_, &projected_, &residual_, &hidden_})
-      *part = next, next += tokens_ * (part == &qkv_      ? 3 * D
-                                       : part == &scores_ ? HEADS * T
-                                       : part == &hidden_ ? MLP
-                                                          : D);
+      *part = next, next += tokens_ * (part == &qkv_         ? 3 * D
+                                       : part == &scores_    ? HEADS * T
+                                       : part == &projected_ ? PARTS * D
+                                       : part == &hidden_    ? MLP
+                                                             : D);
     between_bytes_ = size_t(next - between_) * sizeof(half);
     for (int i = 0; i < sets; ++i) sets_.push_back(make_set(uint64_t(i)));
     gpu::allow_dynamic_smem(small_gemm<Right::weights, 32>, Ring<32>::bytes(MLP));
@@ -71,11 +72,11 @@ class Block {
                how.stamp);
       };
     };
-    const auto sum = [rows](const half* x, const half* y, half* out) {
+    const auto sum = [rows](const half* x, const half* y, int parts, half* out) {
       const int eights = rows * (D / 8);
       return [=](const How& how) {
-        launch(how, ceil_div(eights, ELEMENT_THREADS), ELEMENT_THREADS, 0, add, x, y, out, eights,
-               how.stamp);
+        launch(how, ceil_div(eights, ELEMENT_THREADS), ELEMENT_THREADS, 0, add, x, y, parts, out,
+               eights, how.stamp);
       };
     };
     const auto attention = [this](auto* kernel, Matrices a, Matrices b, Matrices c, int N, int K) {
@@ -93,14 +94,14 @@ class Block {
         {"scores", attention(small_gemm<Right::keys, 64>, queries, keys, scores, T, HEAD), true},
         {"softmax",
          [=](const How& how) {
-           launch(how, ceil_div(score_rows, ROWS), 32 * ROWS, 0, softmax, scores_data, score_rows,
+           launch(how, score_rows / (ROWS * WARP_ROWS), 32 * ROWS, 0, softmax, scores_data,
                   how.stamp);
          },
          true},
         {"values",
          attention(small_gemm<Right::values, 64>, scores, values, attended, HEAD, T), true},
         product("projection", gemm, attended_, s.projection, projected_, D, D),
-        {"add", sum(s.x, projected_, residual_), true},
+        {"add", sum(s.x, projected_, parts_of(gemm, D, D), residual_), true},
         {"norm", norm(residual_, s.gain + D, s.shift + D, normed_), true},
         product("up", gemm, normed_, s.up, hidden_, MLP, D),
         {"GELU",
@@ -110,7 +111,7 @@ class Block {
          },
          true},
         product("down", gemm, hidden_, s.down, projected_, D, MLP),
-        {"add", sum(residual_, projected_, s.out), true},
+        {"add", sum(residual_, projected_, parts_of(gemm, D, MLP), s.out), true},
     };
   }
 
@@ -176,6 +177,21 @@ class Block {
     return s;
   }
 
+  /// The step whose tiles are the largest that still are enough for the SMs, since large ones move
+  /// the fewest bytes; nullptr where none are.
+  const char* step_for(int N) const {
+    const auto tiles = [&](int m, int n) { return ceil_div(int(tokens_), m) * ceil_div(N, n); };
+    if (tiles(128, 256) >= gpu::num_sms()) return "23_tma_store";
+    if (tiles(128, 128) * 6 >= gpu::num_sms()) return "18_wgmma_pipeline";
+    return nullptr;
+  }
+  /// In how many parts of K the product is left, for `add`: more CTAs where tiles are few.
+  int parts_of(Gemm gemm, int N, int K) const {
+    const int tiles = int(tokens_) / 32 * (N / 32);
+    if (gemm == Gemm::cublas || step_for(N)) return 1;
+    return std::max(1, std::min({PARTS, gpu::num_sms() / tiles, K / 512}));
+  }
+
   /// C [tokens][N] = A [tokens][K] * weights [K][N].
   Node product(const char* name, Gemm gemm, half* A, half* weights, half* C, int N, int K) {
     const int M = int(tokens_);
@@ -183,22 +199,19 @@ class Block {
       if (!handle_) handle_ = {cublas_handle(), cublasDestroy};
       return {name, [=](const How& how) { cublas(how.stream, A, weights, C, M, N, K); }, false};
     }
-    // The largest tiles that still are enough for the SMs: they move the fewest bytes.
-    const auto tiles = [&](int m, int n) { return ceil_div(M, m) * ceil_div(N, n); };
-    const char* step = tiles(128, 256) >= gpu::num_sms()       ? "23_tma_store"
-                       : 6 * tiles(128, 128) >= gpu::num_sms() ? "18_wgmma_pipeline"
-                                                               : nullptr;
-    if (step) {
+    if (const char* step = step_for(N)) {
       const Problem problem = make_problem(M, N, K, A, weights, C);
       const Launch prepared = harness::find_step(step).prepare(problem);
       return {name, [=](const How& how) { prepared(how.stream); }, false};
     }
-    const dim3 grid(unsigned(N / 32), unsigned(M / 32));
-    const Matrices a = {A, K}, b = {weights, N}, c = {C, N};
+    const int parts = parts_of(gemm, N, K), part = K / parts;
+    const dim3 grid(unsigned(N / 32), unsigned(M / 32), unsigned(parts));
+    const Matrices a = {A, K, part}, b = {weights, N, int64_t(part) * N};
+    const Matrices c = {C, N, tokens_ * N};
     return {name,
             [=](const How& how) {
-              launch(how, grid, NUM_THREADS, Ring<32>::bytes(K), small_gemm<Right::weights, 32>, a,
-                     b, c, K, how.stamp);
+              launch(how, grid, NUM_THREADS, Ring<32>::bytes(part), small_gemm<Right::weights, 32>,
+                     a, b, c, part, how.stamp);
             },
             true};
   }
@@ -300,6 +313,7 @@ class Block {
     return sum(residual, product_with(hidden, s.down, D, MLP));
   }
 
+  static constexpr int PARTS = 4;  // of K at most; no more than HEADS, see Matrices::of
   int sequences_;
   int64_t tokens_;
   std::vector<std::unique_ptr<gpu::Buffer>> memory_;

@@ -96,33 +96,49 @@ __global__ void __launch_bounds__(32 * ROWS)
   }
 }
 
-/// Softmax of rows of T scores, scaled by 1 / sqrt(HEAD), in place.
-__global__ void __launch_bounds__(32 * ROWS) softmax(half* scores, int rows, Stamp* at) {
+/// Softmax of rows of T scores, scaled by 1 / sqrt(HEAD), in place. A warp takes several rows: one
+/// of 128 bytes would leave it waiting.
+constexpr int WARP_ROWS = 4;
+__global__ void __launch_bounds__(32 * ROWS) softmax(half* scores, Stamp* at) {
   static_assert(T == 64, "a lane holds two scores");
+  static_assert(T * HEADS % (ROWS * WARP_ROWS) == 0, "no row is left over");
   const Stamped stamped(at);
   ptx::griddepcontrol_launch_dependents();
-  const int row = blockIdx.x * ROWS + threadIdx.x / 32, lane_id = threadIdx.x % 32;
-  ptx::griddepcontrol_wait();
-  if (row >= rows) return;
+  const int row = (blockIdx.x * ROWS + threadIdx.x / 32) * WARP_ROWS, lane_id = threadIdx.x % 32;
   half2* two = reinterpret_cast<half2*>(scores + int64_t(row) * T) + lane_id;
-  float2 s = __half22float2(*two);
-  const float largest = warp_max(fmaxf(s.x, s.y)), scale = rsqrtf(float(HEAD));
-  s.x = __expf((s.x - largest) * scale), s.y = __expf((s.y - largest) * scale);
-  const float sum = warp_sum(s.x + s.y);
-  *two = __floats2half2_rn(s.x / sum, s.y / sum);
+  ptx::griddepcontrol_wait();
+  const float scale = rsqrtf(float(HEAD));
+  float2 s[WARP_ROWS];
+  for (int i = 0; i < WARP_ROWS; ++i) s[i] = __half22float2(two[i * T / 2]);
+  for (int i = 0; i < WARP_ROWS; ++i) {
+    const float largest = warp_max(fmaxf(s[i].x, s[i].y));
+    s[i].x = __expf((s[i].x - largest) * scale), s[i].y = __expf((s[i].y - largest) * scale);
+    const float sum = warp_sum(s[i].x + s[i].y);
+    two[i * T / 2] = __floats2half2_rn(s[i].x / sum, s[i].y / sum);
+  }
 }
 
-/// out = x + y.
+/// out = x + y, where y may lie in parts to be added up.
 __global__ void __launch_bounds__(ELEMENT_THREADS)
-    add(const half* x, const half* y, half* out, int eights, Stamp* at) {
+    add(const half* x, const half* y, int parts, half* out, int eights, Stamp* at) {
   const Stamped stamped(at);
   ptx::griddepcontrol_launch_dependents();
   const int i = blockIdx.x * ELEMENT_THREADS + threadIdx.x;
   ptx::griddepcontrol_wait();
   if (i >= eights) return;
+  float2 sum[4] = {};
+  for (int part = 0; part < parts; ++part) {
+    const Half8 b = reinterpret_cast<const Half8*>(y)[int64_t(part) * eights + i];
+    for (int j = 0; j < 4; ++j) {
+      const float2 two = __half22float2(b.pair[j]);
+      sum[j].x += two.x, sum[j].y += two.y;
+    }
+  }
   Half8 a = reinterpret_cast<const Half8*>(x)[i];
-  const Half8 b = reinterpret_cast<const Half8*>(y)[i];
-  for (int j = 0; j < 4; ++j) a.pair[j] = __hadd2(a.pair[j], b.pair[j]);
+  for (int j = 0; j < 4; ++j) {
+    const float2 two = __half22float2(a.pair[j]);
+    a.pair[j] = __floats2half2_rn(two.x + sum[j].x, two.y + sum[j].y);
+  }
   reinterpret_cast<Half8*>(out)[i] = a;
 }
 
@@ -148,7 +164,8 @@ __global__ void __launch_bounds__(ELEMENT_THREADS) gelu(half* x, int eights, Sta
 /// to head, sequence to sequence.
 struct Matrices {
   half* data;
-  int64_t ld, head = 0, sequence = 0;
+  int ld;
+  int64_t head = 0, sequence = 0;
 
   __device__ half* of(int z) const { return data + z % HEADS * head + z / HEADS * sequence; }
 };
@@ -159,10 +176,10 @@ constexpr int NUM_THREADS = 128;  // 2x2 warps
 /// What B is: weights and values are [K][N], keys are [N][K]. Only weights are nobody's result.
 enum class Right { weights, values, keys };
 
-/// Copies in flight: small tiles have few bytes each, and there is one such CTA on an SM.
+/// Stages of K: a small tile has few bytes, so more of them must be in flight.
 template <int TILE>
 struct Ring {
-  static constexpr int STAGES = TILE == 32 ? 12 : 4;
+  static constexpr int STAGES = TILE == 32 ? 8 : 4;
   static constexpr int STAGE = 2 * TILE * BLOCK_K;  // halves: a tile of A, a tile of B
   static size_t bytes(int K) {
     return size_t(std::min(STAGES, K / BLOCK_K)) * STAGE * sizeof(half);
@@ -176,24 +193,33 @@ __device__ int place(int row, int col) {
   return row * COLS + (col / 8 ^ key) * 8 + col % 8;
 }
 
-/// Starts to copy a tile whose rows are `ld` apart.
+/// This thread's part of copies of tiles whose rows are `ld` apart: where it begins.
 template <int ROWS, int COLS>
-__device__ void load_tile_async(half* smem, const half* gmem, int64_t ld) {
-  constexpr int ROWS_AT_ONCE = NUM_THREADS / (COLS / 8);
-  const int row = threadIdx.x / (COLS / 8), col = threadIdx.x % (COLS / 8) * 8;
-  for (int i = 0; i < ROWS; i += ROWS_AT_ONCE)
-    ptx::cp_async_cg_16(smem + place<COLS>(row + i, col), gmem + (row + i) * ld + col);
-}
+struct Copy {
+  static constexpr int AT_ONCE = NUM_THREADS / (COLS / 8);  // rows
+  static_assert(AT_ONCE % 8 == 0, "a thread's rows must share a key");
+  const half* from;
+  int ld, to;  // 32-bit offsets: few instructions before the first copy starts
+
+  __device__ Copy(const half* gmem, int ld) : ld(ld) {
+    const int row = threadIdx.x / (COLS / 8), col = threadIdx.x % (COLS / 8) * 8;
+    from = gmem + row * ld + col, to = place<COLS>(row, col);
+  }
+  __device__ void start(half* smem, int offset) const {
+    for (int i = 0; i < ROWS; i += AT_ONCE)
+      ptx::cp_async_cg_16(smem + to + i * COLS, from + (offset + i * ld));
+  }
+};
 
 /// C = A B in tiles of TILE x TILE, all sizes multiples of 64. Step 12 for what would leave most
-/// SMs idle with the ladder's tiles, and for the heads of attention (blockIdx.z).
+/// SMs idle with the ladder's tiles; blockIdx.z is a head of attention, or a part of K.
 template <Right RIGHT, int TILE>
 __global__ void __launch_bounds__(NUM_THREADS)
     small_gemm(Matrices a, Matrices b, Matrices c, int K, Stamp* at) {
   using Ring = Ring<TILE>;
   constexpr bool KEYS = RIGHT == Right::keys;
   constexpr int WARP_TILE = TILE / 2, MMA_ROWS = WARP_TILE / 16, MMA_COLS = WARP_TILE / 8;
-  constexpr int B_COLS = KEYS ? BLOCK_K : TILE;
+  constexpr int B_COLS = KEYS ? BLOCK_K : TILE, K16 = BLOCK_K / 16;
   constexpr int CHAINS = TILE == 32 ? 2 : 1;  // a warp with two mma a k16 waits for its own results
   const Stamped stamped(at);
   ptx::griddepcontrol_launch_dependents();
@@ -202,22 +228,24 @@ __global__ void __launch_bounds__(NUM_THREADS)
   const int warp_id = threadIdx.x / 32, lane_id = threadIdx.x % 32;
   const int warp_m = warp_id / 2 * WARP_TILE, warp_n = warp_id % 2 * WARP_TILE;
   const int num_k_tiles = K / BLOCK_K;
-  const half* A = a.of(blockIdx.z) + block_m * a.ld;
-  const half* B = b.of(blockIdx.z) + (KEYS ? block_n * b.ld : block_n);
+  const Copy<TILE, BLOCK_K> copy_a(a.of(blockIdx.z) + block_m * int64_t(a.ld), a.ld);
+  const Copy<TILE * BLOCK_K / B_COLS, B_COLS> copy_b(
+      b.of(blockIdx.z) + (KEYS ? block_n * b.ld : block_n), b.ld);
+  const int next_b = KEYS ? BLOCK_K : BLOCK_K * b.ld;  // from one k tile to the next
   const auto load_a = [&](int k_tile) {
     half* smem_a = smem + k_tile % Ring::STAGES * Ring::STAGE;
-    if (k_tile < num_k_tiles) load_tile_async<TILE, BLOCK_K>(smem_a, A + k_tile * BLOCK_K, a.ld);
+    if (k_tile < num_k_tiles) copy_a.start(smem_a, k_tile * BLOCK_K);
   };
   const auto load_b = [&](int k_tile) {
     half* smem_b = smem + k_tile % Ring::STAGES * Ring::STAGE + TILE * BLOCK_K;
-    const half* from = B + int64_t(k_tile) * BLOCK_K * (KEYS ? 1 : b.ld);
-    if (k_tile < num_k_tiles)
-      load_tile_async<TILE * BLOCK_K / B_COLS, B_COLS>(smem_b, from, b.ld);
+    if (k_tile < num_k_tiles) copy_b.start(smem_b, k_tile * next_b);
   };
 
   if (RIGHT == Right::weights)  // they can come while the kernel before still runs
+#pragma unroll
     for (int k_tile = 0; k_tile < Ring::STAGES - 1; ++k_tile) load_b(k_tile);
   ptx::griddepcontrol_wait();
+#pragma unroll
   for (int k_tile = 0; k_tile < Ring::STAGES - 1; ++k_tile) {
     load_a(k_tile);
     if (RIGHT != Right::weights) load_b(k_tile);
@@ -227,31 +255,32 @@ __global__ void __launch_bounds__(NUM_THREADS)
   for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
     ptx::cp_async_wait_group<Ring::STAGES - 2>();  // this tile has landed, and with the barrier
     __syncthreads();                               // everyone's part; all have read the one before
+    const half* smem_a = smem + k_tile % Ring::STAGES * Ring::STAGE;
+    const half* smem_b = smem_a + TILE * BLOCK_K;
+    uint32_t frag_a[K16][MMA_ROWS][4], frag_b[K16][MMA_ROWS][4];  // 16x16 each, all on their way
+#pragma unroll
+    for (int k = 0; k < K16; ++k)
+      for (int i = 0; i < MMA_ROWS; ++i) {
+        const int m = warp_m + i * 16 + lane_id % 16, n = warp_n + i * 16;
+        ptx::ldmatrix_x4(frag_a[k][i], smem_a + place<BLOCK_K>(m, k * 16 + lane_id / 16 * 8));
+        if (KEYS)
+          ptx::ldmatrix_x4(frag_b[k][i], smem_b + place<B_COLS>(n + lane_id / 16 * 8 + lane_id % 8,
+                                                                k * 16 + lane_id / 8 % 2 * 8));
+        else
+          ptx::ldmatrix_x4_trans(frag_b[k][i], smem_b + place<B_COLS>(k * 16 + lane_id % 16,
+                                                                      n + lane_id / 16 * 8));
+      }
     load_a(k_tile + Ring::STAGES - 1);
     load_b(k_tile + Ring::STAGES - 1);
     ptx::cp_async_commit_group();
-    const half* smem_a = smem + k_tile % Ring::STAGES * Ring::STAGE;
-    const half* smem_b = smem_a + TILE * BLOCK_K;
 #pragma unroll
-    for (int k = 0; k < BLOCK_K; k += 16) {
-      uint32_t frag_a[MMA_ROWS][4], frag_b[MMA_ROWS][4];  // of 16x16 each
-      for (int i = 0; i < MMA_ROWS; ++i) {
-        const int m = warp_m + i * 16 + lane_id % 16, n = warp_n + i * 16;
-        ptx::ldmatrix_x4(frag_a[i], smem_a + place<BLOCK_K>(m, k + lane_id / 16 * 8));
-        if (KEYS)
-          ptx::ldmatrix_x4(frag_b[i], smem_b + place<B_COLS>(n + lane_id / 16 * 8 + lane_id % 8,
-                                                             k + lane_id / 8 % 2 * 8));
-        else
-          ptx::ldmatrix_x4_trans(frag_b[i], smem_b + place<B_COLS>(k + lane_id % 16,
-                                                                   n + lane_id / 16 * 8));
-      }
+    for (int k = 0; k < K16; ++k)
       for (int i = 0; i < MMA_ROWS; ++i)
         for (int j = 0; j < MMA_COLS; ++j) {
-          const uint32_t(&of_16)[4] = frag_b[j / 2];
+          const uint32_t(&of_16)[4] = frag_b[k][j / 2];
           const uint32_t of_8[2] = {of_16[j % 2 * 2], of_16[j % 2 * 2 + 1]};
-          ptx::mma_m16n8k16_f16(acc[k / 16 % CHAINS][i][j], frag_a[i], of_8);
+          ptx::mma_m16n8k16_f16(acc[k % CHAINS][i][j], frag_a[k][i], of_8);
         }
-    }
   }
   half* C = c.of(blockIdx.z);
   const int row = block_m + warp_m + lane_id / 4, col = block_n + warp_n + lane_id % 4 * 2;
@@ -261,7 +290,7 @@ __global__ void __launch_bounds__(NUM_THREADS)
         const auto sum = [&](int of) {
           return CHAINS == 1 ? acc[0][i][j][of] : acc[0][i][j][of] + acc[CHAINS - 1][i][j][of];
         };
-        *reinterpret_cast<half2*>(&C[(row + i * 16 + r * 4) * c.ld + col + j * 8]) =
+        *reinterpret_cast<half2*>(&C[int64_t(row + i * 16 + r * 4) * c.ld + col + j * 8]) =
             __floats2half2_rn(sum(r), sum(r + 1));
       }
 }
