@@ -60,6 +60,15 @@ class Setup(Sandbox):
         self.assertIn("error: ninja missing", done.stderr)
         self.assertNotIn("Traceback", done.stderr)
 
+    def test_headers_without_their_library_are_missing(self):
+        real = shutil.which("g++")
+        self.tools("g++", **{"g++": f"""case " $* " in *" -lboost_context "*) exit 1;; esac
+exec {real} "$@"
+"""})
+        done = self.run_emulated()
+        self.assertIn("Boost.Context", done.stderr)
+        self.assertIn("Boost.Context", self.stamp()["missing"])
+
     @unittest.skipUnless(os.geteuid() == 0, "apt-get is called as root only")
     def test_installs_with_apt_and_goes_on(self):
         ninja = shutil.which("ninja")

@@ -30,6 +30,7 @@ HEADERS = {  # (one of these headers, package, what needs it)
     "Boost.Context": (("boost/context/fiber.hpp",), "libboost-context-dev",
                       "the emulated device"),
 }
+LIBRARIES = {"Boost.Context": "boost_context"}  # of those: what must be there to link
 # NVIDIA's compiler as Python packages; the CUDA 12 ones have no nvcc in them.
 WHEELS = ["nvidia-cuda-nvcc>=13,<14", "nvidia-cuda-crt>=13,<14", "nvidia-nvvm>=13,<14",
           "nvidia-cuda-runtime>=13,<14", "nvidia-cuda-cccl>=13,<14", "nvidia-cublas>=13,<14"]
@@ -124,7 +125,7 @@ def missing_things():
     """{what: what goes without it}, of all that a full set-up has."""
     gone = {p: "building anything" for p in PROGRAMS if not shutil.which(p)}
     for what, (headers, _, needs) in HEADERS.items():
-        if "g++" in gone or not any(_has_header(h) for h in headers):
+        if "g++" in gone or not any(_has_header(h) for h in headers) or not _links(what):
             gone[what] = needs
     if not plot_python():
         gone["matplotlib"] = "plots"
@@ -135,6 +136,15 @@ def _has_header(header):
     done = subprocess.run(["g++", "-std=c++17", "-E", "-x", "c++", "-", "-o", os.devnull],
                           input=f"#if !__has_include(<{header}>)\n#error\n#endif\n", text=True,
                           capture_output=True)
+    return done.returncode == 0
+
+
+def _links(what):
+    """False where there are headers of a library and not the library itself."""
+    if what not in LIBRARIES:
+        return True
+    done = subprocess.run(["g++", "-x", "c++", "-", f"-l{LIBRARIES[what]}", "-o", os.devnull],
+                          input="int main() {}\n", text=True, capture_output=True)
     return done.returncode == 0
 
 
