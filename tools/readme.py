@@ -4,12 +4,13 @@
   ./ladder readme --check    only says what is stale (exit code 1), as the tests do
 
 Text between <!-- NAME:begin --> and <!-- NAME:end --> is replaced, in README.md (ladder-figure,
-ladder-table), in steps/*/README.md (measured, sweep, suite, diff) and in traps/*/text.md (trap).
-The numbers come from plots/results/ and from nowhere else.
+ladder-table), in steps/*/README.md (measured, sweep, suite, diff), in traps/*/text.md (trap) and in
+notes/power.md (without). The numbers come from plots/results/ and from nowhere else.
 """
 import hashlib
 import re
 
+from . import without
 from .lib import (changes, experiments, files, paths, plots, results, setup, sizes, steps, suite,
                   term, traps)
 
@@ -65,6 +66,9 @@ def pages(known, recorded):
             text = fill(text, "sweep", sweep_tables(step))
             text = fill(text, "suite", suite_tables(step))
             yield page, fill(text, "diff", diff_line(step, by_id.get(step.base)))
+    note = paths.ROOT / "notes" / "power.md"
+    if note.is_file():
+        yield note, fill(note.read_text(encoding="utf-8"), "without", without_tables(known))
     for one in experiments.everything():
         page = one.folder / "README.md"
         if page.is_file():
@@ -242,6 +246,20 @@ def shared_table(group, found):
 
 def duration(seconds):
     return term.duration(seconds).replace("us", "µs")
+
+
+def without_tables(known):
+    """Every recorded run of ./ladder without."""
+    tables = [f"{step.id} without one part, {source_line(data)}, commit {commit_of(data)}:\n\n"
+              + without.table(step, data)
+              for step in known for file in sorted(without.KEPT.glob(f"*/{step.id}.json"))
+              for data in [results.load(file)]]
+    return "\n\n".join(tables) or "Not recorded yet: `./ladder without 26 --record` does it."
+
+
+def commit_of(data):
+    return ", ".join(sorted({row.words.get("commit", "?") for row in data.rows.values()
+                             if row.is_step}))
 
 
 def ladder_table(known, recorded):
