@@ -157,7 +157,8 @@ class Suite(Sandbox):
         self.behave(STEP, "kinds")
         done = self.ladder("check", "17", "--device", "emulated")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stdout, r"17_wgmma +64x96x32 +yes(.|\n)*17_wgmma +2 more +yes +of other")
+        self.assertRegex(done.stdout, r"17_wgmma +64x96x32 +yes(.|\n)*"
+                         r"17_wgmma +2 more +yes +of other")
         self.assertNotIn("TN-batch3", done.stdout)
         done = self.ladder("check", "17", "--device", "emulated", "--sizes", "64/TN-batch3,32")
         self.assertIn("64x64x64/TN-batch3", done.stdout)

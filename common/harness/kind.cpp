@@ -31,7 +31,8 @@ const Word kWords[] = {{"batch", &Kind::batch, 1, 1}, {"pada", &Kind::pad_a, 0, 
 [[noreturn]] void refuse(const std::string& word) {
   throw UsageError("kind \"" + word + "\": must look like NT, NT-bf16 or TN-f16-f32-batch4 (A's "
                    "and B's layout, N row-major, T column-major; type of A and B, of C: f16 bf16 "
-                   "f32; then alphaX betaX batchN bias relu gelu sharedb padaX padbX padcX gapX offX)");
+                   "f32; then alphaX betaX batchN bias relu gelu sharedb padaX padbX padcX gapX "
+                   "offX)");
 }
 
 bool parse_type(const std::string& word, Type& type) {
