@@ -228,7 +228,7 @@ def markdown(data, subject):
     for regime in results.REGIMES:
         if found := summary(data, regime, subject):
             lines += ["", f"{regime}: {found.count} problems, geometric mean of the ratio to "
-                      f"cuBLAS' default {found.geomean_default:.3f}, to the better of default and best "
-                      f"**{found.geomean:.3f}**; least {found.least:.3f} at "
+                      f"cuBLAS' default {found.geomean_default:.3f}, to the better of default and "
+                      f"best **{found.geomean:.3f}**; least {found.least:.3f} at "
                       f"{sizes.short(found.where)}; {found.slow} below .90."]
     return "\n".join(lines)
