@@ -36,6 +36,10 @@ Graph capture(gpu::Stream stream, const std::function<void()>& work) {
   return Graph(executable, cudaGraphExecDestroy);
 }
 
+__global__ void spin_kernel(uint64_t ns) {
+  for (const uint64_t start = globaltimer(); globaltimer() - start < ns;) continue;
+}
+
 /// What the stopwatch times: the variant itself, or a graph of it for each input set.
 Contender make_contender(const Setup& setup, const Variant& variant, gpu::Stream stream) {
   Contender contender;
@@ -75,6 +79,7 @@ class Measurement {
       contenders_[i].launch(0, stopwatch_.stream());
       gpu::synchronize();
       if (std::string wrong = verdict(i, 0); !wrong.empty()) return wrong;
+      if (std::string wrong = out_of_order(i); !wrong.empty()) return wrong;
     }
     return "";
   }
@@ -134,7 +139,9 @@ class Measurement {
       }
       const double enqueued = Timeline::now();
       GPU_CHECK(cudaStreamSynchronize(stream));
-      timeline.add_host("waits", enqueued, Timeline::now());
+      // Nothing to show where the iteration waited itself.
+      if (const double end = Timeline::now(); end - enqueued > 3e-6)
+        timeline.add_host("waits", enqueued, end);
       gpu::synchronize();
       drawn.push_back({workload_, variant.name,
                        rows.empty() ? 0 : median(rows[rows.size() - contenders_.size() + i].seconds)
@@ -147,6 +154,21 @@ class Measurement {
   void poison(size_t i) {
     if (setup_.variants[i].checked && setup_.poison) setup_.poison();
     gpu::synchronize();
+  }
+
+  /// Once more behind a kernel that takes its time, and then the poison: work that does not wait for
+  /// the stream is overwritten by it, and what the stream does not wait for is seen unfinished.
+  std::string out_of_order(size_t i) {
+    if (!setup_.variants[i].checked || !setup_.poison_on) return "";
+    const gpu::Stream stream = stopwatch_.stream();
+    gpu::launch(stream, {dim3(1), dim3(1)}, spin_kernel, uint64_t{2000000});
+    setup_.poison_on(stream);
+    contenders_[i].launch(0, stream);
+    GPU_CHECK(cudaStreamSynchronize(stream));
+    const std::string wrong = verdict(i, 0);
+    gpu::synchronize();
+    return wrong.empty() ? "" : wrong + " (only behind other work of its stream: does it fork from "
+                                        "there, and join?)";
   }
 
   std::string verdict(size_t i, int set) {
