@@ -134,7 +134,7 @@ __device__ void store_rows(const Params& p, T* C, const float* staging, int m, i
   struct alignas(VEC * sizeof(T) < 16 ? VEC * sizeof(T) : 16) Pack { T v[VEC]; };
   constexpr int STAGED = VEC < 4 ? VEC : 4;  // elements that lie side by side in staging
   struct alignas(STAGED * sizeof(float)) Staged { float v[STAGED]; };
-#pragma unroll (VEC == 1 ? 4 : 2)
+#pragma unroll (VEC == 1 ? 2 : 1)
   for (int i = threadIdx.x % 32; i < MMA_M * COLS / VEC; i += 32) {
     const int row = i / (COLS / VEC), col = i % (COLS / VEC) * VEC;
     const bool inside = m + row < p.M && n + col < p.N;
