@@ -1,11 +1,12 @@
-// Roles transposed: wgmma multiplies a box of B, MN-major, by 200 rows of A, K-major, and gets 64
+// Roles transposed: wgmma multiplies a box of B, MN-major, by rows of A, K-major, and gets 64
 // columns of C as its rows; stmatrix turns them round on the way to shared memory.
 #include "tests/emulator_support.h"
 
 namespace {
 
-constexpr int M = 200, N = 64, K = 64;
+constexpr int N = 64, K = 64;
 
+template <int M>
 struct Shared {
   half a[M * K], b[K * N], c[M * N];
   uint64_t bar;
@@ -16,10 +17,25 @@ uint64_t descriptor(const void* p) {
          uint64_t{1} << 62;
 }
 
-template <bool BF16>
+template <int M, bool BF16>
+void step(float (&acc)[M / 2], uint64_t b, uint64_t a, int add) {
+  using ptx::Major;
+#define ROWS(n)                                                                  \
+  if constexpr (M == n && BF16)                                                  \
+    ptx::wgmma_m64n##n##k16_bf16<Major::mn, Major::k>(acc, b, a, add);           \
+  if constexpr (M == n && !BF16)                                                 \
+    ptx::wgmma_m64n##n##k16_f16<Major::mn, Major::k>(acc, b, a, add);
+  ROWS(144) ROWS(160) ROWS(176) ROWS(200)
+#undef ROWS
+  // By name, for tests/test_wrappers.py: wgmma_m64n144k16_f16 wgmma_m64n144k16_bf16
+  // wgmma_m64n160k16_f16 wgmma_m64n160k16_bf16 wgmma_m64n176k16_f16 wgmma_m64n176k16_bf16
+  // wgmma_m64n200k16_f16 wgmma_m64n200k16_bf16
+}
+
+template <int M, bool BF16>
 __global__ void transposed(const __grid_constant__ CUtensorMap tmap_a,
                            const __grid_constant__ CUtensorMap tmap_b, half* C) {
-  Shared& smem = *static_cast<Shared*>(ptx::dynamic_smem());
+  auto& smem = *static_cast<Shared<M>*>(ptx::dynamic_smem());
   if (threadIdx.x == 0) {
     ptx::mbarrier_init(&smem.bar, 1);
     ptx::fence_mbarrier_init();
@@ -33,10 +49,7 @@ __global__ void transposed(const __grid_constant__ CUtensorMap tmap_a,
   ptx::wgmma_fence();
   for (int k = 0; k < K; k += 16) {
     const uint64_t b = descriptor(smem.b + k * N), a = descriptor(smem.a + k);
-    if (BF16)
-      ptx::wgmma_m64n200k16_bf16<ptx::Major::mn, ptx::Major::k>(acc, b, a, k > 0);
-    else
-      ptx::wgmma_m64n200k16_f16<ptx::Major::mn, ptx::Major::k>(acc, b, a, k > 0);
+    step<M, BF16>(acc, b, a, k > 0);
   }
   ptx::wgmma_commit_group();
   ptx::wgmma_wait_group<0>(acc);
@@ -56,32 +69,37 @@ __global__ void transposed(const __grid_constant__ CUtensorMap tmap_a,
   for (int i = threadIdx.x; i < M * N; i += 128) C[i] = smem.c[i];
 }
 
-template <bool BF16>
+template <int M, bool BF16>
 Findings multiply(Gemm& g) {
   using gpu::Swizzle;
   const auto map_a = gpu::tensor_map_2d(g.A.get(), M, K, K, M, K, Swizzle::b128);
   const auto map_b = gpu::tensor_map_2d(g.B.get(), K, N, N, K, N, Swizzle::b128);
-  return run(shape(dim3(1), dim3(128), sizeof(Shared)), transposed<BF16>, map_a, map_b,
+  return run(shape(dim3(1), dim3(128), sizeof(Shared<M>)), transposed<M, BF16>, map_a, map_b,
              g.C.get<half>());
 }
 
-}  // namespace
-
-TEST_CASE("C transposed, 200 columns of wgmma", "[wgmma]") {
+template <int M>
+void check_rows() {
   Gemm g(M, N, K);
-  CHECK(multiply<false>(g).all() == "");
+  CHECK(multiply<M, false>(g).all() == "");
   CHECK(g.right());
-}
 
-TEST_CASE("the same with bfloat16", "[wgmma]") {
-  Gemm g(M, N, K);
-  const std::vector<uint16_t> ones(size_t(M) * K, 0x3F80);
+  const std::vector<uint16_t> ones(K * size_t{M}, 0x3F80);  // in bfloat16
   gpu::copy_to_device(g.A.get(), ones.data(), g.A.bytes());
   gpu::copy_to_device(g.B.get(), ones.data(), g.B.bytes());
-  CHECK(multiply<true>(g).all() == "");
-  std::vector<half> c(size_t(M) * N);
+  CHECK(multiply<M, true>(g).all() == "");
+  std::vector<half> c(N * size_t{M});
   gpu::copy_to_host(c.data(), g.C.get(), g.C.bytes());
   bool right = true;
   for (half v : c) right &= float(v) == float(K);
   CHECK(right);
+}
+
+}  // namespace
+
+TEST_CASE("C transposed, 144 to 200 columns of wgmma", "[wgmma]") {
+  check_rows<144>();
+  check_rows<160>();
+  check_rows<176>();
+  check_rows<200>();
 }
