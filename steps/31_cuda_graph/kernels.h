@@ -15,7 +15,7 @@ namespace block {
 constexpr int D = 512, HEADS = 8, HEAD = D / HEADS, MLP = 4 * D;
 constexpr int T = 64;  // tokens of a sequence
 
-/// When a kernel began and ended, for the picture. All zero before.
+/// When a kernel began its work, after the wait, and ended it; for the picture. Zero before.
 struct Stamp {
   unsigned long long begin, end;
 };
@@ -59,7 +59,6 @@ __device__ inline float warp_max(float x) {
 /// out = (x - mean) / sqrt(variance + 1e-5) * gain + shift, along rows of D.
 __global__ void __launch_bounds__(32 * ROWS)
     layer_norm(const half* x, const half* gain, const half* shift, half* out, int rows, Stamp* at) {
-  const Stamped stamped(at);
   ptx::griddepcontrol_launch_dependents();
   constexpr int EIGHTS = D / 8 / 32;  // of a lane
   const int row = blockIdx.x * ROWS + threadIdx.x / 32, lane_id = threadIdx.x % 32;
@@ -69,6 +68,7 @@ __global__ void __launch_bounds__(32 * ROWS)
     s[i] = reinterpret_cast<const Half8*>(shift)[i * 32 + lane_id];
   }
   ptx::griddepcontrol_wait();
+  const Stamped stamped(at);
   if (row >= rows) return;
   float2 v[EIGHTS][4];
   float sum = 0, squares = 0;
@@ -102,11 +102,11 @@ constexpr int WARP_ROWS = 4;
 __global__ void __launch_bounds__(32 * ROWS) softmax(half* scores, Stamp* at) {
   static_assert(T == 64, "a lane holds two scores");
   static_assert(T * HEADS % (ROWS * WARP_ROWS) == 0, "no row is left over");
-  const Stamped stamped(at);
   ptx::griddepcontrol_launch_dependents();
   const int row = (blockIdx.x * ROWS + threadIdx.x / 32) * WARP_ROWS, lane_id = threadIdx.x % 32;
   half2* two = reinterpret_cast<half2*>(scores + int64_t(row) * T) + lane_id;
   ptx::griddepcontrol_wait();
+  const Stamped stamped(at);
   const float scale = rsqrtf(float(HEAD));
   float2 s[WARP_ROWS];
   for (int i = 0; i < WARP_ROWS; ++i) s[i] = __half22float2(two[i * T / 2]);
@@ -121,10 +121,10 @@ __global__ void __launch_bounds__(32 * ROWS) softmax(half* scores, Stamp* at) {
 /// out = x + y, where y may lie in parts to be added up.
 __global__ void __launch_bounds__(ELEMENT_THREADS)
     add(const half* x, const half* y, int parts, half* out, int eights, Stamp* at) {
-  const Stamped stamped(at);
   ptx::griddepcontrol_launch_dependents();
   const int i = blockIdx.x * ELEMENT_THREADS + threadIdx.x;
   ptx::griddepcontrol_wait();
+  const Stamped stamped(at);
   if (i >= eights) return;
   float2 sum[4] = {};
   for (int part = 0; part < parts; ++part) {
@@ -144,10 +144,10 @@ __global__ void __launch_bounds__(ELEMENT_THREADS)
 
 /// x = x * Phi(x), in place.
 __global__ void __launch_bounds__(ELEMENT_THREADS) gelu(half* x, int eights, Stamp* at) {
-  const Stamped stamped(at);
   ptx::griddepcontrol_launch_dependents();
   const int i = blockIdx.x * ELEMENT_THREADS + threadIdx.x;
   ptx::griddepcontrol_wait();
+  const Stamped stamped(at);
   if (i >= eights) return;
   const auto f = [](float v) { return 0.5f * v * (1.0f + erff(v * 0.70710678f)); };
   Half8 a = reinterpret_cast<Half8*>(x)[i];
@@ -221,7 +221,6 @@ __global__ void __launch_bounds__(NUM_THREADS)
   constexpr int WARP_TILE = TILE / 2, MMA_ROWS = WARP_TILE / 16, MMA_COLS = WARP_TILE / 8;
   constexpr int B_COLS = KEYS ? BLOCK_K : TILE, K16 = BLOCK_K / 16;
   constexpr int CHAINS = TILE == 32 ? 2 : 1;  // a warp with two mma a k16 waits for its own results
-  const Stamped stamped(at);
   ptx::griddepcontrol_launch_dependents();
   auto* smem = static_cast<half*>(ptx::dynamic_smem());  // [stage][A: TILE x 64, B: 64 x TILE]
   const int block_m = blockIdx.y * TILE, block_n = blockIdx.x * TILE;
@@ -245,6 +244,7 @@ __global__ void __launch_bounds__(NUM_THREADS)
 #pragma unroll
     for (int k_tile = 0; k_tile < Ring::STAGES - 1; ++k_tile) load_b(k_tile);
   ptx::griddepcontrol_wait();
+  const Stamped stamped(at);
 #pragma unroll
   for (int k_tile = 0; k_tile < Ring::STAGES - 1; ++k_tile) {
     load_a(k_tile);

@@ -62,15 +62,12 @@ Setup batch(int sequences, bool drawn) {
   setup.flop = work->flop();
   setup.poison = [work] { work->poison(); };
   setup.check = [work, seen](int set) { return check(*work, *seen, set); };
-  int own = 0;
-  for (const Node& node : work->nodes(0, Gemm::ladder)) own += node.own;
   const auto add = [&](const std::string& name, Gemm gemm, Submit submit, bool programmatic) {
     std::vector<Nodes> sets;
     for (int layer = 0; layer < layers; ++layer) sets.push_back(work->nodes(layer, gemm));
     const bool ours = gemm == Gemm::ladder;
     Variant v = variant(name, std::make_shared<Way>(sets, submit, programmatic), seen, ours);
-    v.drawn = drawn && ours && submit != Submit::launches_and_waits && name != "launches_pdl";
-    if (ours) v.counters["own_kernels"] = own;
+    v.drawn = drawn && (name == "launches" || name == "graph" || name == "graph_pdl");
     setup.variants.push_back(v);
   };
   add("launches", Gemm::ladder, Submit::launches, false);
@@ -200,7 +197,7 @@ Setup handover(int megabytes) {
     const auto way = std::make_shared<Way>(nodes, submit, false);
     Variant v = block::variant(name, way);
     v.measured = [way, megabytes] {  // how fast the second kernel read what the first one left
-      Counters counters = way->measured();
+      Counters counters = way->stamped();
       if (const double us = way->last_kernel_us(); us > 0)
         counters["read_gb_per_s"] = megabytes * 1.048576e3 / us;
       return counters;

@@ -74,7 +74,6 @@ inline Counters graph_costs(const Nodes& nodes, const Nodes& others, How how) {
   cudaGraphExecUpdateResultInfo info{};
   GPU_CHECK(cudaGraphExecUpdate(executable.get(), other.get(), &info));
   lap("update_us");
-  launch_and_wait("updated_launch_us");
   counters["nodes"] = double(size_of(graph));
   return counters;
 }
@@ -84,13 +83,12 @@ inline Counters graph_costs(const Nodes& nodes, const Nodes& others, How how) {
 /// The stamps of the kernels of one iteration.
 class Stamps {
  public:
-  explicit Stamps(size_t count) : host_(count), device_(count * sizeof(Stamp), "stamps") {}
-  Stamp* device() const { return device_.get<Stamp>(); }
-  void clear() {
+  explicit Stamps(size_t count) : host_(count), device_(count * sizeof(Stamp), "stamps") {
     gpu::fill(device_.get(), 0, device_.bytes());
     gpu::synchronize();
   }
-  /// Begin and end of each kernel that has a stamp, in nanoseconds; waits for them.
+  Stamp* device() const { return device_.get<Stamp>(); }
+  /// Begin and end of each kernel that has a stamp, in nanoseconds, of the last iteration.
   const std::vector<Stamp>& read() {
     gpu::copy_to_host(host_.data(), device_.get(), device_.bytes());
     return host_;
@@ -162,20 +160,22 @@ class Way {
     }
   }
 
-  /// After a block: one iteration with stamps, and what a graph costs.
-  Counters measured() {
-    Counters counters;
-    if (submit_ == Submit::graph)
-      counters = graph_costs(sets_[0], sets_[1 % sets_.size()], {own_.stream, programmatic_});
+  /// One iteration with stamps: how long kernels worked, and how long none did.
+  Counters stamped() {
     for (int warm_up = 0; warm_up < 2; ++warm_up) {
-      stamps_.clear();
       if (stamped_)
         GPU_CHECK(cudaGraphLaunch(stamped_.get(), own_.stream));
       else
         launch_stamped(own_.stream, [](const Node&, double, double) {});
       GPU_CHECK(cudaStreamSynchronize(own_.stream));
     }
-    counters.merge(kernels_and_gaps(stamps_.read()));
+    return kernels_and_gaps(stamps_.read());
+  }
+  /// The same, and for a graph what it costs on the host.
+  Counters measured() {
+    Counters counters = stamped();
+    if (submit_ == Submit::graph)
+      counters.merge(graph_costs(sets_[0], sets_[1 % sets_.size()], {own_.stream, programmatic_}));
     return counters;
   }
 
@@ -186,11 +186,10 @@ class Way {
   }
 
  private:
-  /// The iteration for the picture: stamps where kernels are ours, else events around them.
+  /// The iteration for the picture.
   void draw(const Run& r) {
     const auto now = harness::Timeline::now;
     const Nodes& nodes = sets_[0];
-    stamps_.clear();
     if (stamped_) {
       const double begin = now();
       GPU_CHECK(cudaGraphLaunch(stamped_.get(), r.stream));
@@ -208,8 +207,7 @@ class Way {
       if (!known) continue;
       const uint64_t begin = has(stamps[i]) ? stamps[i].begin : stamps[i - 1].end;
       const uint64_t end = has(stamps[i]) ? stamps[i].end : stamps[i + 1].begin;
-      r.timeline->add_stamps(i % 2 ? "kernels 2, 4, .." : "kernels 1, 3, ..", nodes[i].name, begin,
-                             end);
+      r.timeline->add_stamps("kernels", nodes[i].name, begin, end);
     }
   }
 
