@@ -172,6 +172,9 @@ PTX_FN void bar_sync(int id, int threads, LINE) {
   ptx_raw::bar_sync(id, threads);
   trace::record(begin, trace::now_after_barrier(), trace::what(trace::Kind::barrier, line, id), 0);
 }
+PTX_FN void griddepcontrol_wait(LINE) {  // for the launch before
+  trace::interval(trace::Kind::flag_wait, line, 0, 0, [] { ptx_raw::griddepcontrol_wait(); });
+}
 PTX_FN void cluster_wait(LINE) {
   trace::interval(trace::Kind::cluster_barrier, line, 0, 0, [] { ptx_raw::cluster_wait(); });
 }

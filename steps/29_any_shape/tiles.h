@@ -28,9 +28,10 @@ struct Tile {
   static constexpr int SLABS = TRANSPOSED ? 2 : 1;  // times 64, of a consumer
   static constexpr int WG_M = TRANSPOSED ? BLOCK_M : 64, WG_N = TRANSPOSED ? 128 : BLOCK_N;
   static constexpr int REGS = (TRANSPOSED ? BLOCK_M : BLOCK_N) / 2;  // of a slab
-  static constexpr int PART_M = !TRANSPOSED ? 64 : BLOCK_M % 40 == 0 ? 40 : 48;  // rows staged at once
+  static constexpr int PART_M = TRANSPOSED == 0 ? 64 : BLOCK_M % 40 == 0 ? 40 : 48;  // rows staged at once
   static constexpr int PARTS = WG_M / PART_M * (TRANSPOSED ? 1 : BLOCK_N / 64);
-  static constexpr int NUM_THREADS = NUM_CONSUMERS * 128 + (TRANSPOSED ? 128 : 32);
+  static constexpr int NUM_THREADS =  // and a producer: a warp, or a warpgroup that gives registers away
+      TRANSPOSED ? (NUM_CONSUMERS + 1) * 128 : NUM_CONSUMERS * 128 + 32;
 };
 using Tile128x256 = Tile<128, 256, false, 4>;  // as step 23
 using Tile128x128 = Tile<128, 128, false, 6>;  // few tiles, long K

@@ -57,8 +57,21 @@ def read(step, values=None):
     return parse(text, values, step.id)
 
 
+def first_instance(text):
+    """A kernel for several tiles, `template <int BLOCK_M_, ...> struct Tile`: as for the first of
+    them, `using X = Tile<128, ...>`."""
+    found = re.search(r"template <((?:(?:int|bool) \w+_(?:, )?)+)>\s*struct (\w+) \{", text)
+    use = found and re.search(rf"using \w+ = {found[2]}<([^>]+)>;", text)
+    if not use:
+        return text
+    names = re.findall(r"\w+_\b", found[1])
+    values = [{"true": "1", "false": "0"}.get(v.strip(), v) for v in use[1].split(",")]
+    constants = [f"constexpr int {name} = {value};\n" for name, value in zip(names, values)]
+    return "".join(constants) + text.replace(found[2] + "::", "")
+
+
 def parse(text, values=None, name="the kernel"):
-    text, facts = code(text), Facts()
+    text, facts = first_instance(code(text)), Facts()
     structs = dict(re.findall(r"struct (\w+)(?:\s*:\s*\w+)? \{(.*?)\n\};", text, re.S))
     for type_, list_ in re.findall(r"^\s*(?:static )?constexpr (int|unsigned|uint16_t|uint32_t|"
                                   r"int64_t|size_t|bool) ([^;]+);", text, re.M):
@@ -92,7 +105,7 @@ def parse(text, values=None, name="the kernel"):
         body = structs.get("SharedStorage")
         facts.dynamic_smem = struct_bytes(body, facts.constants, structs) if body else None
     has = lambda pattern: re.search(pattern, text) is not None  # noqa: E731
-    facts.copies = ("tma" if has(r"tma_load_2d") else "cp_async" if has(r"cp_async_(cg|ca)") else
+    facts.copies = ("tma" if has(r"tma_load_[23]d") else "cp_async" if has(r"cp_async_(cg|ca)") else
                     "registers" if has(r"__shared__|dynamic_smem") else "none")
     doubled = has(r"smem_a\[2\]|\ba\[2\]\[BLOCK")
     facts.stages = facts.constants.get("NUM_STAGES", 2 if doubled else 1)
@@ -101,9 +114,9 @@ def parse(text, values=None, name="the kernel"):
     facts.wgmma_in_flight = max(waits, default=0)
     facts.producer = has(r"empty_bar|empty\[")
     facts.persistent = has(r"tile \+= |gridDim\.x")
-    facts.tma_store = has(r"tma_store_2d")
+    facts.tma_store = has(r"tma_store_[23]d")
     facts.stream_k = has(r"red_add_release|wait_until")
-    facts.multicast = has(r"tma_load_2d_multicast")
+    facts.multicast = has(r"tma_load_[23]d_multicast")
     return facts
 
 
