@@ -26,6 +26,16 @@ cublasOperation_t operation_of(Layout layout) {
   return layout == Layout::row_major ? CUBLAS_OP_N : CUBLAS_OP_T;
 }
 
+bool is_fused(const Problem& p) { return p.bias || p.activation != Activation::none; }
+
+cublasLtEpilogue_t epilogue_of(const Problem& p) {  // the bias runs along N, its rows
+  if (p.activation == Activation::relu)
+    return p.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+  if (p.activation == Activation::gelu)
+    return p.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+  return p.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
 __global__ void widen(const __half* from, float* to, int64_t count) {
   const int64_t stride = int64_t(gridDim.x) * blockDim.x;
   for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride)
@@ -54,6 +64,25 @@ struct Baselines::Impl {
     if (lt) cublasLtDestroy(lt);
     if (handle) cublasDestroy(handle);
   }
+  /// What cublasLt proposes when asked for 16, best guess first.
+  std::vector<cublasLtMatmulAlgo_t> proposed() const {
+    cublasLtMatmulPreference_t preference;
+    CUBLAS_CHECK(cublasLtMatmulPreferenceCreate(&preference));
+    const size_t most = kWorkspace;
+    CUBLAS_CHECK(cublasLtMatmulPreferenceSetAttribute(
+        preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, sizeof most));
+    cublasLtMatmulHeuristicResult_t results[16];
+    int count = 0;
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(lt, operation, b, a, c, c,
+                                                                 preference, 16, results, &count);
+    cublasLtMatmulPreferenceDestroy(preference);
+    CUBLAS_CHECK(status);
+    std::vector<cublasLtMatmulAlgo_t> algorithms;
+    for (int i = 0; i < count; ++i)
+      if (results[i].state == CUBLAS_STATUS_SUCCESS) algorithms.push_back(results[i].algo);
+    if (algorithms.empty()) throw gpu::Error("cublasLtMatmulAlgoGetHeuristic proposes nothing");
+    return algorithms;
+  }
   void lt_gemm(const cublasLtMatmulAlgo_t& algorithm, int set) const {
     const Problem& p = problems[size_t(set)];
     CUBLAS_CHECK(cublasLtMatmul(lt, operation, &p.alpha, p.B, b, p.A, a, &p.beta, p.C, c, p.C, c,
@@ -74,6 +103,14 @@ Baselines::Baselines(gpu::Stream stream, const std::vector<Problem>& problems)
                                               sizeof op_b));
   CUBLAS_CHECK(cublasLtMatmulDescSetAttribute(impl_->operation, CUBLASLT_MATMUL_DESC_TRANSB, &op_a,
                                               sizeof op_a));
+  if (is_fused(p)) {
+    const cublasLtEpilogue_t epilogue = epilogue_of(p);
+    CUBLAS_CHECK(cublasLtMatmulDescSetAttribute(
+        impl_->operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
+    if (p.bias)  // the same for all sets
+      CUBLAS_CHECK(cublasLtMatmulDescSetAttribute(
+          impl_->operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p.bias, sizeof p.bias));
+  }
   const auto layout = [&](cublasLtMatrixLayout_t* made, const Storage& s) {
     // Column-major: `inner` elements lie together, `outer` times.
     CUBLAS_CHECK(cublasLtMatrixLayoutCreate(made, data_type(s.type), uint64_t(s.inner),
@@ -103,6 +140,12 @@ std::string Baselines::version() {
 Contender Baselines::default_gemm() const {
   Contender contender;
   contender.name = "cublas_default";
+  if (is_fused(impl_->problems[0])) {  // cublasGemmEx has no epilogue
+    contender.launch = [impl = impl_, first = impl_->proposed()[0]](int set, gpu::Stream) {
+      impl->lt_gemm(first, set);
+    };
+    return contender;
+  }
   contender.launch = [impl = impl_](int set, gpu::Stream) {
     const Problem& p = impl->problems[size_t(set)];
     const cudaDataType_t in = data_type(p.type_ab), out = data_type(p.type_c);
@@ -123,30 +166,16 @@ Contender Baselines::default_gemm() const {
 }
 
 Contender Baselines::best_gemm(Stopwatch& stopwatch, Regime regime) const {
-  cublasLtMatmulPreference_t preference;
-  CUBLAS_CHECK(cublasLtMatmulPreferenceCreate(&preference));
-  const size_t workspace = kWorkspace;
-  CUBLAS_CHECK(cublasLtMatmulPreferenceSetAttribute(
-      preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace));
-  cublasLtMatmulHeuristicResult_t proposed[16];
-  int count = 0;
-  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-      impl_->lt, impl_->operation, impl_->b, impl_->a, impl_->c, impl_->c, preference, 16, proposed,
-      &count);
-  cublasLtMatmulPreferenceDestroy(preference);
-  CUBLAS_CHECK(status);
   std::vector<Contender> candidates;
-  for (int i = 0; i < count; ++i) {
-    if (proposed[i].state != CUBLAS_STATUS_SUCCESS) continue;
+  for (const cublasLtMatmulAlgo_t& algorithm : impl_->proposed()) {
     Contender contender;
     contender.name = "cublas_best";
-    contender.launch = [impl = impl_, algorithm = proposed[i].algo](int set, gpu::Stream) {
+    contender.launch = [impl = impl_, algorithm](int set, gpu::Stream) {
       impl->lt_gemm(algorithm, set);
     };
     stopwatch.calibrate(contender);
     candidates.push_back(contender);
   }
-  if (candidates.empty()) throw gpu::Error("cublasLtMatmulAlgoGetHeuristic proposes nothing");
   return candidates[rank(stopwatch, regime, candidates)[0].first];
 }
 

@@ -16,7 +16,8 @@ class Baselines {
   ~Baselines();
   Baselines(const Baselines&) = delete;
 
-  /// cublasGemmEx with its default heuristic, or cublasGemmStridedBatchedEx.
+  /// cublasGemmEx with its default heuristic, or cublasGemmStridedBatchedEx; with a bias or an
+  /// activation, which only cublasLt has in its epilogue, the first algorithm that that proposes.
   Contender default_gemm() const;
   /// The fastest in this regime of the algorithms that cublasLt proposes when asked for 16.
   Contender best_gemm(Stopwatch& stopwatch, Regime regime) const;

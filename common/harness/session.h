@@ -15,7 +15,7 @@ namespace harness {
 /// Input sets of one size, random normal, at least three and together at least 256 MiB, so that
 /// the L2 cache is cold; each with two C, one for the step alone, so that it can be checked.
 struct InputSets {
-  std::unique_ptr<gpu::Buffer> inputs, outputs;
+  std::unique_ptr<gpu::Buffer> inputs, outputs, bias;  // one bias for all sets, if any
   std::vector<Problem> step, other;  // same A and B, different C
 
   explicit InputSets(const Size& size);
