@@ -4,15 +4,15 @@
   ./ladder readme --check    only says what is stale (exit code 1), as the tests do
 
 Text between <!-- NAME:begin --> and <!-- NAME:end --> is replaced, in README.md (ladder-figure,
-ladder-table), in steps/*/README.md (measured, sweep, suite, diff), in traps/*/text.md (trap) and in
-notes/power.md (without). The numbers come from plots/results/ and from nowhere else.
+ladder-table), in steps/*/README.md (measured, sweep, suite, diff), in traps/*/text.md (trap), in
+notes/power.md (without) and in notes that say what they want (cells). The numbers come from plots/results/ and from nowhere else.
 """
 import hashlib
 import re
 
 from . import without
-from .lib import (changes, experiments, files, paths, plots, results, setup, sizes, steps, suite,
-                  term, traps)
+from .lib import (cells, changes, experiments, files, paths, plots, results, setup, sizes, steps,
+                  suite, term, traps)
 
 HEADLINE = (4096, 4096, 4096)
 MANY = 4  # workloads of an experiment that share a table
@@ -69,6 +69,11 @@ def pages(known, recorded):
     note = paths.ROOT / "notes" / "power.md"
     if note.is_file():
         yield note, fill(note.read_text(encoding="utf-8"), "without", without_tables(known))
+    rows = {name: row for data in reversed(recorded.values()) for name, row in data.rows.items()}
+    for note in sorted((paths.ROOT / "notes").glob("*.md")):
+        text = note.read_text(encoding="utf-8")
+        if cells.BLOCK.search(text):
+            yield note, cells.fill(text, rows)
     for one in experiments.everything():
         page = one.folder / "README.md"
         if page.is_file():
