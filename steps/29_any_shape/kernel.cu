@@ -62,8 +62,8 @@ __device__ void multiply(float (&acc)[REGS], uint64_t desc_a, uint64_t desc_b, i
   if constexpr (REGS == 128 && !f16) ptx::wgmma_m64n256k16_bf16<A, B>(acc, desc_a, desc_b, scale_d);
   if constexpr (REGS == 100 && f16) ptx::wgmma_m64n200k16_f16<A, B>(acc, desc_a, desc_b, scale_d);
   if constexpr (REGS == 100 && !f16) ptx::wgmma_m64n200k16_bf16<A, B>(acc, desc_a, desc_b, scale_d);
-  if constexpr (REGS == 96 && f16) ptx::wgmma_m64n192k16_f16<A, B>(acc, desc_a, desc_b, scale_d);
-  if constexpr (REGS == 96 && !f16) ptx::wgmma_m64n192k16_bf16<A, B>(acc, desc_a, desc_b, scale_d);
+  if constexpr (REGS == 72 && f16) ptx::wgmma_m64n144k16_f16<A, B>(acc, desc_a, desc_b, scale_d);
+  if constexpr (REGS == 72 && !f16) ptx::wgmma_m64n144k16_bf16<A, B>(acc, desc_a, desc_b, scale_d);
   if constexpr (REGS == 64 && f16) ptx::wgmma_m64n128k16_f16<A, B>(acc, desc_a, desc_b, scale_d);
   if constexpr (REGS == 64 && !f16) ptx::wgmma_m64n128k16_bf16<A, B>(acc, desc_a, desc_b, scale_d);
 }

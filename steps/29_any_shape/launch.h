@@ -67,9 +67,12 @@ bool tuned(const GemmParams& p, Config& config) {
 
 Config config_of(const GemmParams& p) {
   Config config;
-  if (const char* forced = std::getenv("LADDER_GEMM_CONFIG"); forced && read_config(forced, config))
-    return config;
-  return tuned(p, config) ? config : model_choice(p, gpu::num_sms());
+  const char* forced = std::getenv("LADDER_GEMM_CONFIG");
+  if (!(forced && read_config(forced, config)) && !tuned(p, config))
+    return model_choice(p, gpu::num_sms());
+  if (TILES[config.tile].transposed && p.layout_a == Layout::col_major)
+    config.tile = 0;  // for K-major A alone
+  return config;
 }
 
 using Kernel = void (*)(const GemmArgs);
@@ -82,24 +85,28 @@ template <class Tile, Type TYPE, ptx::Major A, ptx::Major B>
 KernelFacts facts_of() {
   return {gemm_kernel<Tile, TYPE, A, B>, Tile::NUM_THREADS, Tile::PART_M, sizeof(SharedStorage<Tile>)};
 }
-template <class TileK, class TileMn, Type TYPE>  // where A is K-major, and where it is not
+template <class Tile, Type TYPE>
 KernelFacts kernel_of(const GemmParams& p) {
   using ptx::Major;
   const bool k_major_b = p.layout_b == Layout::col_major;
-  if (p.layout_a == Layout::row_major)
-    return k_major_b ? facts_of<TileK, TYPE, Major::k, Major::k>()
-                     : facts_of<TileK, TYPE, Major::k, Major::mn>();
-  return k_major_b ? facts_of<TileMn, TYPE, Major::mn, Major::k>()
-                   : facts_of<TileMn, TYPE, Major::mn, Major::mn>();
+  if constexpr (!Tile::TRANSPOSED)
+    if (p.layout_a == Layout::col_major)
+      return k_major_b ? facts_of<Tile, TYPE, Major::mn, Major::k>()
+                       : facts_of<Tile, TYPE, Major::mn, Major::mn>();
+  return k_major_b ? facts_of<Tile, TYPE, Major::k, Major::k>()
+                   : facts_of<Tile, TYPE, Major::k, Major::mn>();
 }
-template <class TileK, class TileMn = TileK>
+template <class Tile>
 KernelFacts kernel_of(const GemmParams& p) {
-  return p.type_ab == Type::f16 ? kernel_of<TileK, TileMn, Type::f16>(p)
-                                : kernel_of<TileK, TileMn, Type::bf16>(p);
+  return p.type_ab == Type::f16 ? kernel_of<Tile, Type::f16>(p) : kernel_of<Tile, Type::bf16>(p);
 }
 KernelFacts kernel_of(const GemmParams& p, const Config& config) {
-  if (config.tile == 0) return kernel_of<Tile128x256>(p);
-  return config.tile == 1 ? kernel_of<Tile128x128>(p) : kernel_of<Tile200x256, Tile192x256>(p);
+  switch (config.tile) {
+    case 0: return kernel_of<Tile128x256>(p);
+    case 1: return kernel_of<Tile128x128>(p);
+    case 2: return kernel_of<Tile200x256>(p);
+    default: return kernel_of<Tile144x256>(p);
+  }
 }
 
 // All that a call needs, but for the pointers into the workspace.
@@ -123,7 +130,7 @@ struct Plan {
     };
     if (config.pace) take(0);
     if (cut.split > 1)
-      partials = take(size_t(cut.tiles - cut.whole) * cut.split * config.cluster_m * cut.block_m *
+      partials = take(size_t(cut.tiles - cut.whole) * cut.split * config.cluster_m * tile.block_m *
                       (tile.block_n / 4 + SUMS_PAD) * sizeof(float4));
     if (a.pad) a.offset = take(a.bytes());
     if (b.pad) b.offset = take(b.bytes());
@@ -140,7 +147,7 @@ struct Plan {
     const int cluster_m = config.cluster_m;
     const bool k_major_a = p.layout_a == Layout::row_major;
     const bool k_major_b = p.layout_b == Layout::col_major;
-    args.tmap_a = a.map(a.pad ? workspace + a.offset : a.data, k_major_a ? cut.block_m : BLOCK_K,
+    args.tmap_a = a.map(a.pad ? workspace + a.offset : a.data, k_major_a ? tile.block_m : BLOCK_K,
                         p.type_ab);
     args.tmap_b = b.map(b.pad ? workspace + b.offset : b.data,
                         k_major_b ? tile.block_n / cluster_m : BLOCK_K, p.type_ab);

@@ -28,29 +28,27 @@ struct Tile {
   static constexpr int SLABS = TRANSPOSED ? 2 : 1;  // times 64, of a consumer
   static constexpr int WG_M = TRANSPOSED ? BLOCK_M : 64, WG_N = TRANSPOSED ? 128 : BLOCK_N;
   static constexpr int REGS = (TRANSPOSED ? BLOCK_M : BLOCK_N) / 2;  // of a slab
-  static constexpr int PART_M = TRANSPOSED == 0 ? 64 : BLOCK_M % 40 == 0 ? 40 : 48;  // rows staged at once
+  static constexpr int PART_M = TRANSPOSED == 0 ? 64 : BLOCK_M % 40 == 0 ? 40 : 24;  // rows staged at once
   static constexpr int PARTS = WG_M / PART_M * (TRANSPOSED ? 1 : BLOCK_N / 64);
   static constexpr int NUM_THREADS =  // and a producer: a warp, or a warpgroup that gives registers away
       TRANSPOSED ? (NUM_CONSUMERS + 1) * 128 : NUM_CONSUMERS * 128 + 32;
 };
 using Tile128x256 = Tile<128, 256, false, 4>;  // as step 23
 using Tile128x128 = Tile<128, 128, false, 6>;  // few tiles, long K
-using Tile200x256 = Tile<200, 256, true, 3>;   // as 28_wide_tile.transposed
-using Tile192x256 = Tile<192, 256, true, 3>;   // the same where A is MN-major: boxes of 64 rows
+using Tile200x256 = Tile<200, 256, true, 3>;   // as 28_wide_tile.transposed; A must be K-major:
+using Tile144x256 = Tile<144, 256, true, 4>;   // boxes of 64 rows do not fit these heights
 
 struct TileFacts {
   const char* name;
-  int block_m, block_m_mn, block_n;  // rows where A is K-major, and where it is MN-major
+  int block_m, block_n;
   bool transposed;
   double step_us, end_us;  // of a k tile, and of the end of a tile (how they were found: README)
 };
-constexpr TileFacts TILES[] = {{"128x256", 128, 128, 256, false, 0.68, 1.2},
-                               {"128x128", 128, 128, 128, false, 0.31, 0.9},
-                               {"200x256", 200, 192, 256, true, 1.03, 1.7}};
-constexpr int NUM_TILES = 3;
-int block_m_of(const TileFacts& tile, const GemmParams& p) {
-  return p.layout_a == Layout::row_major ? tile.block_m : tile.block_m_mn;
-}
+constexpr TileFacts TILES[] = {{"128x256", 128, 256, false, 0.68, 1.2},
+                               {"128x128", 128, 128, false, 0.31, 0.9},
+                               {"200x256", 200, 256, true, 1.03, 1.7},
+                               {"144x256", 144, 256, true, 0.75, 1.4}};
+constexpr int NUM_TILES = 4;
 
 struct GemmArgs {
   CUtensorMap tmap_a, tmap_b, tmap_c;
@@ -104,7 +102,6 @@ bool read_config(const std::string& text, Config& c) {
 
 // How a configuration cuts a problem up.
 struct Cut {
-  int block_m;
   int64_t tiles_m, tiles_n, tiles, whole, works;
   int slots, split, cluster_k;
 };
@@ -112,8 +109,7 @@ Cut cut_of(const GemmParams& p, const Config& c, int sms) {
   Cut cut{};
   const TileFacts& tile = TILES[c.tile];
   const int64_t k_tiles = ceil_div(p.K, BLOCK_K);
-  cut.block_m = block_m_of(tile, p);
-  cut.tiles_m = ceil_div(p.M, cut.block_m * c.cluster_m);
+  cut.tiles_m = ceil_div(p.M, tile.block_m * c.cluster_m);
   cut.tiles_n = ceil_div(p.N, tile.block_n);
   cut.tiles = cut.tiles_m * cut.tiles_n * p.batch;
   cut.cluster_k = int(std::min<int64_t>(c.cluster_k, k_tiles));
@@ -142,7 +138,7 @@ double estimate(const GemmParams& p, const Config& c, int sms) {
   const TileFacts& tile = TILES[c.tile];
   const double k_tiles = double(ceil_div(p.K, BLOCK_K));
   const double full = k_tiles * tile.step_us / cut.cluster_k + tile.end_us;
-  const double rows = std::min(1.0, double(p.M) / (cut.block_m * c.cluster_m));  // of C in a tile
+  const double rows = std::min(1.0, double(p.M) / (tile.block_m * c.cluster_m));  // of C in a tile
   const double sums_us = rows * tile.block_n / 256.0 * 4.0;  // to write and read a tile in FP32
   double time = 2.4 + double(ceil_div(cut.whole, int64_t(cut.slots))) * full;
   if (cut.cluster_k > 1) time += 1.0 + sums_us / 2;
@@ -159,9 +155,9 @@ std::vector<Config> candidates_of(const GemmParams& p, int sms) {
   for (int tile = 0; tile < NUM_TILES; ++tile)
     for (int cluster_m = 1; cluster_m <= 2; ++cluster_m) {
       const TileFacts& facts = TILES[tile];
-      const int block_m = block_m_of(facts, p);
+      const int block_m = facts.block_m;
       if (cluster_m == 2 && (p.M <= block_m || facts.transposed)) continue;
-      if (facts.transposed && !stores_boxes(p)) continue;  // element by element it is slow
+      if (facts.transposed && (p.layout_a != Layout::row_major || !stores_boxes(p))) continue;  // or slow
       Config c{tile, cluster_m, 1, 1, ceil_div(facts.transposed ? 2400 : 2048, block_m * cluster_m), 0};
       const Cut whole = cut_of(p, c, sms);
       // L2 holds about 50 MB: past that, clusters that drift apart read from memory again.
