@@ -7,13 +7,15 @@
 // for the one before it. So all that came earlier is visible, and what is overwritten has been
 // read. Launched the ordinary way, both do nothing.
 #pragma once
-#include "common/harness/experiment.h"
+#include "common/step.h"
 
 namespace block {
 
 // The base model of "Attention Is All You Need": 12 D^2 weights in a block.
 constexpr int D = 512, HEADS = 8, HEAD = D / HEADS, MLP = 4 * D;
 constexpr int T = 64;  // tokens of a sequence
+
+__device__ uint64_t nanoseconds();  // one clock for all SMs; block.h has it
 
 /// When a kernel began its work, after the wait, and ended it; for the picture. Zero before.
 struct Stamp {
@@ -24,11 +26,11 @@ struct Stamp {
 class Stamped {
  public:
   __device__ explicit Stamped(Stamp* stamp) : stamp_(threadIdx.x ? nullptr : stamp) {
-    if (stamp_ && linear() == 0) stamp_->begin = harness::globaltimer();
+    if (stamp_ && linear() == 0) stamp_->begin = nanoseconds();
   }
   __device__ ~Stamped() {
     if (!stamp_ || linear() + 1024 < gridDim.x * gridDim.y * gridDim.z) return;
-    atomicMax(&stamp_->end, static_cast<unsigned long long>(harness::globaltimer()));
+    atomicMax(&stamp_->end, static_cast<unsigned long long>(nanoseconds()));
   }
 
  private:
@@ -85,7 +87,7 @@ __global__ void __launch_bounds__(32 * ROWS)
       p.x -= mean, p.y -= mean;
       squares += p.x * p.x + p.y * p.y;
     }
-  const float scale = rsqrtf(warp_sum(squares) / D + 1e-5f);
+  const float scale = 1.0f / sqrtf(warp_sum(squares) / D + 1e-5f);
   for (int i = 0; i < EIGHTS; ++i) {
     Half8 result;
     for (int j = 0; j < 4; ++j) {
@@ -107,7 +109,7 @@ __global__ void __launch_bounds__(32 * ROWS) softmax(half* scores, Stamp* at) {
   half2* two = reinterpret_cast<half2*>(scores + int64_t(row) * T) + lane_id;
   ptx::griddepcontrol_wait();
   const Stamped stamped(at);
-  const float scale = rsqrtf(float(HEAD));
+  const float scale = 1.0f / sqrtf(float(HEAD));
   float2 s[WARP_ROWS];
   for (int i = 0; i < WARP_ROWS; ++i) s[i] = __half22float2(two[i * T / 2]);
   for (int i = 0; i < WARP_ROWS; ++i) {
@@ -303,9 +305,9 @@ __global__ void scale_and_shift(half* data, int64_t count, float scale, float sh
 }
 
 /// Does nothing for so many nanoseconds, on every SM: a kernel of a known length.
-__global__ void spin(int nanoseconds) {
-  const uint64_t begin = harness::globaltimer();
-  while (harness::globaltimer() - begin < uint64_t(nanoseconds)) {
+__global__ void spin(int duration) {
+  const uint64_t begin = nanoseconds();
+  while (nanoseconds() - begin < uint64_t(duration)) {
   }
 }
 
