@@ -91,6 +91,12 @@ const Choice* find(const std::vector<Choice>& all, const std::string& name) {
 
 const char* forced_tile() { return std::getenv("LADDER_GEMM_CONFIG"); }  // as for 29; or null
 
+Choice choose(const Problem& p) {
+  const std::vector<Choice> all = choices(p);
+  const Choice* best = find(all, forced_tile() ? forced_tile() : tuned_config(p));
+  return best ? *best : all[0];
+}
+
 std::vector<std::string> candidates(const Problem& p) {
   std::vector<std::string> names;
   for (const Choice& c : choices(p)) names.push_back(c.name);

@@ -7,6 +7,7 @@
 //      rows that it can.
 // Shapes: any M, N, K, leading dimensions and batch; FP16 or BF16 in; FP16, BF16 or FP32 out.
 #include "common/step.h"
+#include "tuned.h"
 
 namespace {
 
@@ -285,8 +286,7 @@ Launch prepare(const Problem& p) {
                            "padded A");
   const Launch pad_b = pad(k.B, k.ldb, k.stride_b, row_b ? p.K : p.N, row_b ? p.N : p.K, p.batch,
                            "padded B");
-  const std::vector<Choice> all = choices(p);
-  const Choice tile = forced_tile() ? *find(all, forced_tile()) : all[0];
+  const Choice tile = choose(p);
   gpu::LaunchConfig config;
   config.grid = dim3(unsigned(num_tiles(p, tile)));
   config.block = dim3(tile.threads);
