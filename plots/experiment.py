@@ -41,7 +41,8 @@ def bars(data, experiment_id, recorded):
 def _panel(axis, workload, rows):
     milliseconds = max(row.seconds for row in rows) >= 2e-3
     scale = 1e3 if milliseconds else 1e6
-    longest = max(row.seconds for row in rows) * scale
+    longest = max(max(row.seconds, row.spread.get("seconds", {}).get("max") or 0)
+                  for row in rows) * scale
     for y, row in enumerate(rows):
         value = row.seconds * scale
         part = row.get("pct_floor") is None and any(r.get("pct_floor") for r in rows)
@@ -60,7 +61,7 @@ def _panel(axis, workload, rows):
     axis.set_yticks(range(len(rows)))
     axis.set_yticklabels([row.variant for row in rows], fontsize=8)
     axis.invert_yaxis()
-    axis.set_xlim(0, longest * 1.22)
+    axis.set_xlim(0, longest * 1.30)
     axis.tick_params(axis="y", length=0)
     axis.grid(axis="x", color=GRID, linewidth=0.6)
     axis.set_axisbelow(True)
@@ -101,7 +102,7 @@ def timeline(data, recorded):
             axis.set_xlabel("")  # the next panel has the same scale
             axis.set_xticklabels([])
     headline(figure, f"{data.get('experiment', '')}: one iteration, {data['context']['gpu']}",
-             results.Results(data["context"]), recorded)
+             results.Results({"date": "", **data["context"]}), recorded)
     return figure
 
 

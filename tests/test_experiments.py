@@ -160,11 +160,19 @@ class Record(Experiments):
         timelines = experiments.load_timelines(
             self.root / "plots/results/timelines/fake-gpu/30_streams.json")
         self.assertNotIn("other", timelines["context"])
+        self.assertEqual(timelines["context"]["date"][:10], "2026-11-29")
         self.behave("30_streams", "wrong")  # with --resume it is not even started
         self.assertEqual(self.ladder("record", "30", "--commit", "bbb", "--resume").returncode, 0)
         self.assertEqual(self.ladder("record", "30", "--commit", "ccc").returncode, 1)
         self.assertEqual(self.loaded(self.FILE).rows["30_streams/small/plain"].words["commit"],
                          "bbb")
+
+    def test_merge_brings_the_timelines(self):
+        self.ladder("record", "30", "--commit", "aaa", "-o", "other/b.json")
+        done = self.ladder("record", "--merge", "other/b.json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(self.names(self.loaded(self.FILE))), 4)
+        self.assertTrue((self.root / "plots/results/timelines/fake-gpu/30_streams.json").is_file())
 
     def test_readme(self):
         page = self.root / "steps/30_streams/README.md"

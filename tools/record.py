@@ -199,6 +199,11 @@ def _merge(args):
     before = set(recorded.rows)
     add(recorded, new, args.fresh)
     results.save(recorded, target)
+    for one in {row.subject for row in new.rows.values() if row.is_experiment}:
+        drawn = experiments.recorded_timelines(args.merge, one)
+        if drawn.is_file():
+            experiments.save_timelines(experiments.recorded_timelines(target, one),
+                                       experiments.load_timelines(drawn))
     replaced = len(before & set(new.rows))
     term.say(f"{paths.shown(target)}: {len(new.rows) - replaced} rows added, {replaced} replaced, "
              f"sizes {', '.join(map(sizes.short, recorded.sizes()))}")

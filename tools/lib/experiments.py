@@ -159,6 +159,8 @@ class Session:
             found = results.parse(outcome.data, "what its program wrote")
             timelines = parse_timelines(drawn.read_text(), "what its program drew") \
                 if drawn.is_file() else None
+        if timelines and found.context.get("date"):
+            timelines["context"].setdefault("date", found.context["date"])
         for row in found.rows.values():
             row.words.setdefault("commit", commit)
             row.words.setdefault("date", str(found.context.get("date", ""))[:10])
