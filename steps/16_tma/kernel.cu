@@ -3,7 +3,8 @@
 // arch: 90+
 // unit: mma_sync
 // New: tensor maps, bulk copies of whole boxes, mbarriers that count bytes. The other threads copy
-//      nothing, compute no addresses and check no bounds. TMA swizzles as 11 does.
+//      nothing, compute no addresses and check no bounds. TMA swizzles as 11 does. And the barrier
+//      of a tile stands where the warps have mma left to do.
 // Shapes: any M; N and K multiples of 8 (TMA rows of 16 bytes).
 #include "common/step.h"
 
@@ -111,10 +112,9 @@ __global__ void __launch_bounds__(NUM_THREADS)
       ptx::mma_m16n8k16_f16(acc[i][n], frag_a[set][i], frag_b[set][n / 2][n % 2]);
     }
   };
+  ptx::mbarrier_wait(&smem.full_bar[0], 0);  // all of the first tile has landed
   for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
     const int stage = k_tile % NUM_STAGES, ahead = k_tile + NUM_STAGES - 1;
-    ptx::mbarrier_wait(&smem.full_bar[stage], k_tile / NUM_STAGES & 1);  // all of it has landed
-    __syncthreads();  // all have read the tile before this one, whose buffer may be filled anew
 #pragma unroll
     for (int k_inner = 0; k_inner < BLOCK_K / MMA_K; ++k_inner) {
       const int set = k_inner % 2;  // is read, while the other one, a k_inner older, multiplies
@@ -123,7 +123,15 @@ __global__ void __launch_bounds__(NUM_THREADS)
       for (int j = 0; j < MMA_COLS; j += 2)
         load_fragments_b(frag_b[set][j / 2], smem.b[stage][warp_n / BOX_N], k_inner * MMA_K,
                          j * MMA_N);
-      for (int i = 0; i < MMA_ROWS; ++i) multiply(set ^ 1, i);  // zeros, the very first time
+      for (int i = 0; i < MMA_ROWS; ++i) {
+        if (k_inner == BLOCK_K / MMA_K - 1 && i == MMA_ROWS / 2) {
+          const int next = k_tile + 1;
+          if (next < num_k_tiles)
+            ptx::mbarrier_wait(&smem.full_bar[next % NUM_STAGES], next / NUM_STAGES & 1);
+          __syncthreads();  // all have read this tile, its buffer may be filled anew. Here, because
+        }                   // a warp that has arrived goes on to its next access to shared memory
+        multiply(set ^ 1, i);  // zeros, the very first time
+      }
       if (k_inner == 0 && ahead < num_k_tiles) load_tile(ahead);
     }
   }
@@ -131,8 +139,7 @@ __global__ void __launch_bounds__(NUM_THREADS)
 
   // A lane holds pairs of neighbours: stored one by one they fill half a sector of 32 bytes. So a
   // warp puts its results into shared memory first, and stores 16 bytes a lane, 8 lanes to a row.
-  __syncthreads();  // the stages are no longer read or filled
-  half* smem_c = reinterpret_cast<half*>(&smem);  // [BLOCK_M][BLOCK_N]
+  half* smem_c = reinterpret_cast<half*>(&smem);  // [BLOCK_M][BLOCK_N]; no stage is in use any more
   for (int i = 0; i < MMA_ROWS; ++i)
     for (int j = 0; j < MMA_COLS; ++j)
       for (int r = 0; r < 4; r += 2) {
