@@ -76,18 +76,21 @@ Variant cublas(const harness::Contender& contender) {
   return {contender.name, [launch = contender.launch](const Run& r) { launch(r.set, r.stream); }};
 }
 
-/// n chunks on n streams. `captured`: the same calls once, into a graph that is then launched.
-Variant streams(int n, bool captured, const Gemm& gemm) {
+/// n streams with `each` chunks in one launch. `captured`: the same calls once, into a graph that is
+/// then launched.
+Variant streams(int n, bool captured, const Gemm& gemm, int each = 1) {
   Variant variant;
-  variant.name = (captured ? "graph_" : "streams_") + std::to_string(n);
+  variant.name = (captured ? "graph_" : "streams_") + std::to_string(n) +
+                 (each > 1 ? "x" + std::to_string(each) : "");
   variant.captured = captured;
   variant.drawn = n == 8;
-  variant.counters = {{"streams", n}};
-  variant.run = [split = gemm.split(n), fork = std::make_shared<Fork>(n - 1)](const Run& r) {
+  variant.counters = {{"streams", n}, {"chunks", n * each}};
+  variant.run = [split = gemm.split(n * each), fork = std::make_shared<Fork>(n - 1),
+                 each](const Run& r) {
     const SplitK& s = split[size_t(r.set)];
-    fork->run(r.stream, [&](int chunk, gpu::Stream on) {
-      const auto mark = r.mark(on, "stream " + std::to_string(chunk), std::to_string(chunk));
-      s.launch(on, chunk, 1);
+    fork->run(r.stream, [&](int i, gpu::Stream on) {
+      const auto mark = r.mark(on, "stream " + std::to_string(i), std::to_string(i));
+      s.launch(on, i * each, each);
     });
     const auto mark = r.mark(r.stream, "stream 0", "join");
     s.join(r.stream);
@@ -100,7 +103,7 @@ Variant one_grid(int n, const Gemm& gemm) {
   Variant variant;
   variant.name = "grid_" + std::to_string(n);
   variant.drawn = n == 8;
-  variant.counters = {{"streams", 1}};
+  variant.counters = {{"streams", 1}, {"chunks", n}};
   variant.run = [split = gemm.split(n), n](const Run& r) {
     const SplitK& s = split[size_t(r.set)];
     {
@@ -113,11 +116,22 @@ Variant one_grid(int n, const Gemm& gemm) {
   return variant;
 }
 
-Setup gemm(const harness::Size& size, const std::vector<int>& launched,
-           const std::vector<int>& captured, const std::vector<int>& gridded) {
-  int most = 1;
-  for (const std::vector<int>& list : {launched, captured, gridded})
-    for (int n : list) most = std::max(most, n);
+/// How many streams, chunks and nodes to try. `several`: streams and chunks of each.
+struct Sweep {
+  std::vector<int> launched, captured, gridded;
+  std::vector<std::pair<int, int>> several;
+
+  int most_chunks() const {
+    int most = 1;
+    for (const std::vector<int>& list : {launched, captured, gridded})
+      for (int n : list) most = std::max(most, n);
+    for (const auto& [n, each] : several) most = std::max(most, n * each);
+    return most;
+  }
+};
+
+Setup gemm(const harness::Size& size, const Sweep& sweep) {
+  const int most = sweep.most_chunks();
   harness::require_memory(harness::InputSets::bytes(size) + 4.0 * most * size.M * size.N + 1e9,
                           "for " + harness::text(size));
   const auto data = std::make_shared<Gemm>(size, most);
@@ -132,9 +146,11 @@ Setup gemm(const harness::Size& size, const std::vector<int>& launched,
   setup.variants = {step("23_tma_store", *data), step("25_stream_k", *data),
                     cublas(baselines->default_gemm()),
                     cublas(baselines->best_gemm(stopwatch, harness::Regime::burst))};
-  for (int n : launched) setup.variants.push_back(streams(n, false, *data));
-  for (int n : captured) setup.variants.push_back(streams(n, true, *data));
-  for (int n : gridded) setup.variants.push_back(one_grid(n, *data));
+  for (int n : sweep.launched) setup.variants.push_back(streams(n, false, *data));
+  for (const auto& [n, each] : sweep.several)
+    setup.variants.push_back(streams(n, false, *data, each));
+  for (int n : sweep.captured) setup.variants.push_back(streams(n, true, *data));
+  for (int n : sweep.gridded) setup.variants.push_back(one_grid(n, *data));
   setup.poison_on = [data](gpu::Stream s) {  // the sums too: old ones would be right
     data->sets.poison(data->sets.step, s);
     gpu::fill_async(data->partial.get(), 0xff, data->partial.bytes(), s);
@@ -191,12 +207,12 @@ Setup events() {
 }  // namespace
 
 std::vector<harness::Workload> experiment() {
-  const std::vector<int> none;
-  return {{"256x256x65536",
-           [] {
-             return gemm({256, 256, 65536}, {1, 2, 4, 8, 12, 16, 32}, {4, 8, 16, 32}, {8, 32});
-           }},
-          {"512x512x16384", [] { return gemm({512, 512, 16384}, {1, 2, 4, 8}, {4, 8}, {8}); }},
-          {"4096x4096x4096", [=] { return gemm({4096, 4096, 4096}, {1, 2, 4}, none, {2}); }},
+  const Sweep one_tile = {
+      {1, 2, 4, 8, 12, 16, 32}, {4, 8, 16, 32}, {8, 32}, {{4, 4}, {4, 8}}};
+  const Sweep few_tiles = {{1, 2, 4, 8}, {4, 8}, {8}, {{2, 4}}};
+  const Sweep many_tiles = {{1, 2, 4}, {}, {2}, {}};
+  return {{"256x256x65536", [=] { return gemm({256, 256, 65536}, one_tile); }},
+          {"512x512x16384", [=] { return gemm({512, 512, 16384}, few_tiles); }},
+          {"4096x4096x4096", [=] { return gemm({4096, 4096, 4096}, many_tiles); }},
           {"events", events}};
 }
