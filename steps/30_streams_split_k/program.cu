@@ -76,8 +76,8 @@ Variant cublas(const harness::Contender& contender) {
   return {contender.name, [launch = contender.launch](const Run& r) { launch(r.set, r.stream); }};
 }
 
-/// n streams with `each` chunks in one launch. `captured`: the same calls once, into a graph that is
-/// then launched.
+/// n streams with `each` chunks in one launch. `captured`: the same calls once, into a graph that
+/// is then launched.
 Variant streams(int n, bool captured, const Gemm& gemm, int each = 1) {
   Variant variant;
   variant.name = (captured ? "graph_" : "streams_") + std::to_string(n) +
