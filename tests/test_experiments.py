@@ -167,6 +167,19 @@ class Record(Experiments):
         self.assertEqual(self.loaded(self.FILE).rows["30_streams/small/plain"].words["commit"],
                          "bbb")
 
+    def test_what_cannot_be_measured_here_stays(self):
+        """On a machine with one GPU, the rows that two have made are kept."""
+        self.ladder("record", "30", "--commit", "aaa")
+        kept = (self.root / self.FILE).read_text()
+        self.behave("30_streams", "nothing")
+        done = self.ladder("record", "30", "--commit", "bbb")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("needs 2 GPUs or more, here is 1", done.stdout)
+        self.assertEqual((self.root / self.FILE).read_text(), kept)
+        done = self.ladder("run", "30", "--no-plots")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("needs 2 GPUs or more, here is 1", done.stdout)
+
     def test_merge_brings_the_timelines(self):
         self.ladder("record", "30", "--commit", "aaa", "-o", "other/b.json")
         done = self.ladder("record", "--merge", "other/b.json")

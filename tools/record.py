@@ -84,13 +84,16 @@ def main(args):
 
 
 def _experiments(ready, chosen, commit, recorded, target, args):
-    """Rows of experiments, each whole: what is left of an older run of it goes. Their timelines go
-    beside the file."""
+    """Rows of experiments, each workload whole: what is left of an older run of it goes. One of which
+    nothing could be measured here keeps what is recorded. Their timelines go beside the file."""
     def keep(run, experiment):
         fresh = results.Results(run.merged.context, {
             name: row for name, row in run.merged.rows.items() if row.subject == experiment.id})
-        for name in [n for n, row in recorded.rows.items()
-                     if row.is_experiment and row.subject == experiment.id]:
+        if not fresh.rows:
+            return
+        anew = {row.workload for row in fresh.rows.values()}
+        for name in [n for n, row in recorded.rows.items() if row.is_experiment
+                     and row.subject == experiment.id and row.workload in anew]:
             del recorded.rows[name]
         add(recorded, fresh, args.fresh)
         results.save(recorded, target)
