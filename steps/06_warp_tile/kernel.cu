@@ -61,10 +61,9 @@ __global__ void __launch_bounds__(NUM_THREADS)
     unpack(values, next_a);
     for (int i = 0; i < 8; ++i) smem_a[a_k + i][a_m] = values[i];
     unpack(values, next_b);
-    const float4 low = make_float4(values[0], values[1], values[2], values[3]);
-    const float4 high = make_float4(values[4], values[5], values[6], values[7]);
-    *reinterpret_cast<float4*>(&smem_b[b_k][b_n]) = low;
-    *reinterpret_cast<float4*>(&smem_b[b_k][b_n + 4]) = high;
+    for (int i = 0; i < 8; i += 4)
+      *reinterpret_cast<float4*>(&smem_b[b_k][b_n + i]) =
+          make_float4(values[i], values[i + 1], values[i + 2], values[i + 3]);
     __syncthreads();
     if (k_tile + 1 < K / BLOCK_K) {  // 8 registers hold the next tile while this one multiplies
       gmem_a += BLOCK_K, gmem_b += int64_t(BLOCK_K) * N;
@@ -90,6 +89,7 @@ __global__ void __launch_bounds__(NUM_THREADS)
     }
     __syncthreads();
   }
+
   for (int i = 0; i < THREAD_M; ++i)
     for (int j = 0; j < THREAD_N; j += 4) {
       const int m = thread_m + i / 4 * 32 + i % 4, n = thread_n + j * 4;

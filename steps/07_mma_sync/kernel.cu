@@ -64,8 +64,9 @@ __global__ void __launch_bounds__(NUM_THREADS)
     gemm_kernel(const half* A, const half* B, half* C, int M, int N, int K) {
   __shared__ __align__(128) half smem_a[BLOCK_M * BLOCK_K];  // [BLOCK_M][BLOCK_K]
   __shared__ __align__(128) half smem_b[BLOCK_K * BLOCK_N];  // [BLOCK_K][BLOCK_N]
+  const int tid = threadIdx.x;
   const int block_m = blockIdx.y * BLOCK_M, block_n = blockIdx.x * BLOCK_N;
-  const int warp_id = threadIdx.x / 32, lane_id = threadIdx.x % 32;
+  const int warp_id = tid / 32, lane_id = tid % 32;
   const int warp_m = warp_id / (BLOCK_N / WARP_N) * WARP_M;
   const int warp_n = warp_id % (BLOCK_N / WARP_N) * WARP_N;
   A += int64_t(block_m) * K;
