@@ -10,7 +10,7 @@ from pathlib import Path
 from support import ROOT
 
 NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
-PREFIXES = ("OMPI_", "PMI_", "SLURM_", "LADDER_", "MPI_")
+PREFIXES = ("OMPI_", "PMI_", "SLURM_", "LADDER_", "MPI_", "TORCHELASTIC_")
 
 
 def clean():
@@ -142,6 +142,15 @@ class Ranks(unittest.TestCase):
                 found = self.ends([self.start({**kind(r), **at}) for r in (1, 0)])
                 self.assertEqual([f[0] for f in found], [0, 0], found)
                 self.assertEqual(found[1][1], "sum 3 max 7.5\n")
+
+    def test_torchrun_listens_on_its_own_port(self):
+        with socket.socket() as agent:
+            agent.bind(("127.0.0.1", 0))
+            agent.listen()
+            at = {"WORLD_SIZE": 2, "MASTER_PORT": agent.getsockname()[1],
+                  "TORCHELASTIC_USE_AGENT_STORE": "True"}
+            found = self.ends([self.start({**at, "RANK": r}) for r in range(2)])
+        self.assertEqual([f[0] for f in found], [0, 0], found)
 
     def test_without_our_launcher_survivors_say_so(self):
         at = {"WORLD_SIZE": 3, "MASTER_PORT": free_port()}

@@ -108,6 +108,9 @@ RankInfo rank_info() {
                      "rank 0 (mpirun -x MASTER_ADDR=...)");
   const char* port = variable({"MASTER_PORT"});
   info.port = port ? number(port, "MASTER_PORT", 1) : kDefaultPort;
+  // torchrun itself listens there then, for PyTorch's own ranks.
+  if (const char* taken = variable({"TORCHELASTIC_USE_AGENT_STORE"}); taken && *taken == 'T')
+    ++info.port;
   info.ours = getenv("LADDER_LAUNCHED") != nullptr;
   return info;
 }
