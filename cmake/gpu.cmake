@@ -97,7 +97,7 @@ function(add_experiment_program id file arch uses needs main)
     return()
   endif()
   if(needs STREQUAL "nccl")
-    # In the system, with the toolkit, or as PyTorch brings it along: nvidia/nccl among the packages.
+    # In the system, with the toolkit, or as PyTorch brings it along, among the packages.
     execute_process(
       COMMAND "${Python3_EXECUTABLE}" -c "import nvidia.nccl as n; print(list(n.__path__)[0])"
       OUTPUT_VARIABLE package OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)

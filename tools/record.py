@@ -84,8 +84,8 @@ def main(args):
 
 
 def _experiments(ready, chosen, commit, recorded, target, args):
-    """Rows of experiments, each workload whole: what is left of an older run of it goes. One of which
-    nothing could be measured here keeps what is recorded. Their timelines go beside the file."""
+    """Rows of experiments, each workload whole: what is left of an older run of it goes. One that
+    could not be measured here keeps what is recorded. Their timelines go beside the file."""
     def keep(run, experiment):
         fresh = results.Results(run.merged.context, {
             name: row for name, row in run.merged.rows.items() if row.subject == experiment.id})

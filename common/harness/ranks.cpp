@@ -115,7 +115,7 @@ RankInfo rank_info() {
   return info;
 }
 
-// ---- the launcher --------------------------------------------------------------------------------
+// ---- the launcher ------------------------------------------------------------------------------
 
 int launch_ranks(const std::string& name, int size, char** argv, double limit) {
   const int listener = listen_on(htonl(INADDR_LOOPBACK), 0);
@@ -145,7 +145,8 @@ int launch_ranks(const std::string& name, int size, char** argv, double limit) {
   }
   close(listener);
   const std::string begin = "error: " + name + ": ";
-  std::string why = int(ranks.size()) < size ? "can't start " + std::to_string(size) + " ranks" : "";
+  std::string why;
+  if (int(ranks.size()) < size) why = "can't start " + std::to_string(size) + " ranks";
   int code = why.empty() ? 0 : 3;
   const double started = now();
   double end_at = code ? now() : started + limit;  // when those that still run are killed
@@ -185,7 +186,7 @@ int launch_ranks(const std::string& name, int size, char** argv, double limit) {
   return code;
 }
 
-// ---- one rank ------------------------------------------------------------------------------------
+// ---- one rank ----------------------------------------------------------------------------------
 
 Ranks::Ranks(const std::string& name, const RankInfo& info, double patience)
     : name_(name), info_(info), patience_(patience), sockets_(size_t(info.size), -1) {

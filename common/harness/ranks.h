@@ -20,8 +20,8 @@ struct RankInfo {
   bool ours = false;       // started by launch_ranks, which tells of deaths itself
 };
 
-/// Reads RANK, WORLD_SIZE, LOCAL_RANK (torchrun), OMPI_COMM_WORLD_* (Open MPI), PMI_* (MPICH, Intel)
-/// or SLURM_*, and MASTER_ADDR, MASTER_PORT for where rank 0 is. Throws UsageError where they
+/// Reads RANK, WORLD_SIZE, LOCAL_RANK (torchrun), OMPI_COMM_WORLD_* (Open MPI), PMI_* (MPICH,
+/// Intel) or SLURM_*, and MASTER_ADDR, MASTER_PORT for where rank 0 is. Throws UsageError where they
 /// contradict each other, or where ranks of several hosts lack an address.
 RankInfo rank_info();
 

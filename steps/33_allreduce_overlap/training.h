@@ -14,8 +14,8 @@ constexpr int HIDDEN = 8192;
 constexpr int LAYERS = 8;
 constexpr int64_t LAYER_SIZE = int64_t(HIDDEN) * HIDDEN;  // weights of a layer
 constexpr int64_t TOTAL_SIZE = LAYERS * LAYER_SIZE;
-// Of the optimizer, over the tokens: weights change in FP16 within a step, the loss still falls. (All
-// 8192 inputs of a unit pull the same way, in 8 layers: a larger one diverges.)
+// Of the optimizer, over the tokens: weights change in FP16 within a step. (All 8192 inputs of a
+// unit pull the same way, in 8 layers: a much larger one diverges.)
 constexpr float RATE = 1e-4f;
 
 /// The GEMMs of all layers, by one of the ladder's kernels.
