@@ -8,7 +8,6 @@
 // Shapes: A row-major, B either; FP16 or BF16; any M and K; N, leading dimensions and strides from
 //      matrix to matrix multiples of 8 (TMA rows of 16 bytes).
 #include <array>
-
 #include "common/step.h"
 
 namespace {
@@ -30,7 +29,6 @@ static_assert(BLOCK_N == 256, "the multiplication below is m64n256k16");
 static_assert(BLOCK_K * sizeof(half) == 128, "a row of A in shared memory is one swizzle row");
 static_assert(BLOCK_N / BOX_N % MAX_CLUSTER_M == 0, "the CTAs of a cluster share the boxes of B");
 
-static_assert(BLOCK_N / MAX_CLUSTER_M % 8 == 0, "a CTA's share of B must be whole swizzles");
 
 struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle needs
   half a[NUM_STAGES][BLOCK_M * BLOCK_K];   // [BLOCK_M][64]
@@ -76,9 +74,7 @@ __device__ int swizzled(int row, int chunk) { return row * BOX_N + (chunk ^ row 
 //   batches       row             matrix of A, C    0       1               (k, n, z, w)
 //   attention     token           head              batch   1               (k, n, z, w)
 //   convolution   column          row               image   filter pixels   (channel, n, tap, 0)
-struct Box {
-  int y, z, w;
-};
+struct Box { int y, z, w; };
 struct Walk {
   int tiles_m, tiles_n, tiles;    // along M and N of a matrix; of all matrices (rows: of clusters)
   int tiles_y, tiles_z;           // boxes along y and z, if all are counted one after another
@@ -93,9 +89,7 @@ struct Walk {
 
 // Where this CTA's part of a tile begins. Clusters walk columns of GROUP_M as in step 26, matrix
 // after matrix. A cluster's second CTA may lie outside the tensor: it reads zeros, stores nothing.
-struct Origin {
-  int n, y, z, w;
-};
+struct Origin { int n, y, z, w; };
 __device__ Origin origin_of(int tile, int cta_rank, const Walk& walk) {
   const int tiles_m = ceil_div(walk.tiles_m, walk.cluster_m), tiles_n = walk.tiles_n;
   const int matrix = tile / (tiles_m * tiles_n), in_matrix = tile % (tiles_m * tiles_n);
@@ -148,24 +142,27 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
         const int z_a = at.z * walk.moves_a, w_a = at.w * walk.moves_a;
         const int z_b = at.z * walk.moves_b, w_b = at.w * walk.moves_b;
         const bool backwards = tile / num_clusters % 2;  // the consumers add in any order
-        for (int i = 0; i < num_k_tiles; ++i, ++iter) {
-          const int stage = iter % NUM_STAGES, phase = iter / NUM_STAGES & 1;
-          uint64_t* full_bar = &smem.full_bar[stage];
-          const int k_tile = backwards ? num_k_tiles - 1 - i : i;
-          const int tap = k_tile / walk.k_tiles, k = k_tile % walk.k_tiles * BLOCK_K;
-          const int dy = tap % walk.filter_width - walk.pad;
-          const int dz = tap / walk.filter_width - walk.pad;
-          ptx::mbarrier_wait(&smem.empty_bar[stage], phase ^ 1);  // both CTAs have read it
-          ptx::mbarrier_arrive_expect_tx(full_bar, STAGE_BYTES);
-          ptx::tma_load_4d(smem.a[stage], &tmap_a, k, at.y + dy, z_a + dz, w_a, full_bar);
-          if constexpr (MAJOR_B == ptx::Major::mn) {  // every other box, to both CTAs
-            for (int box = cta_rank; box < BLOCK_N / BOX_N; box += cluster_m)
-              ptx::tma_load_4d_multicast(&smem.b[stage][box * BLOCK_K * BOX_N], &tmap_b,
-                                         at.n + box * BOX_N, k, z_b + tap, w_b, full_bar, all_ctas);
-          } else {  // every other half
-            const int row = BLOCK_N / cluster_m * cta_rank;
-            ptx::tma_load_4d_multicast(&smem.b[stage][row * BLOCK_K], &tmap_b, k, at.n + row,
-                                       z_b + tap, w_b, full_bar, all_ctas);
+        for (int i = 0; i < walk.taps; ++i) {
+          const int tap = backwards ? walk.taps - 1 - i : i;
+          const int y = at.y + tap % walk.filter_width - walk.pad;
+          const int z = z_a + tap / walk.filter_width - walk.pad;
+          for (int j = 0; j < walk.k_tiles; ++j, ++iter) {
+            const int k = (backwards ? walk.k_tiles - 1 - j : j) * BLOCK_K;
+            const int stage = iter % NUM_STAGES, phase = iter / NUM_STAGES & 1;
+            uint64_t* full_bar = &smem.full_bar[stage];
+            ptx::mbarrier_wait(&smem.empty_bar[stage], phase ^ 1);  // both CTAs have read it
+            ptx::mbarrier_arrive_expect_tx(full_bar, STAGE_BYTES);
+            ptx::tma_load_4d(smem.a[stage], &tmap_a, k, y, z, w_a, full_bar);
+            if constexpr (MAJOR_B == ptx::Major::mn) {  // every other box, to both CTAs
+              for (int box = cta_rank; box < BLOCK_N / BOX_N; box += cluster_m)
+                ptx::tma_load_4d_multicast(&smem.b[stage][box * BLOCK_K * BOX_N], &tmap_b,
+                                           at.n + box * BOX_N, k, z_b + tap, w_b, full_bar,
+                                           all_ctas);
+            } else {  // every other half
+              const int row = BLOCK_N / cluster_m * cta_rank;
+              ptx::tma_load_4d_multicast(&smem.b[stage][row * BLOCK_K], &tmap_b, k, at.n + row,
+                                         z_b + tap, w_b, full_bar, all_ctas);
+            }
           }
         }
       }
@@ -277,10 +274,9 @@ Launch prepare_products(const Tensor& a, const Tensor& b, const Tensor& c, bool 
   walk.cluster_m = walk.tiles_m > 1 ? MAX_CLUSTER_M : 1;
   walk.tiles_y = ceil_div(walk.tiles_m, walk.cluster_m) * walk.cluster_m;
   walk.tiles_z = int(c.size[2]);
-  walk.box = {BLOCK_M, 1, 1};
+  walk.box = {BLOCK_M, 1, 1}, walk.alpha = alpha;
   walk.k_tiles = int(ceil_div(a.size[0], BLOCK_K)), walk.taps = walk.filter_width = 1;
   walk.moves_a = a.size[2] * a.size[3] > 1, walk.moves_b = b.size[2] * b.size[3] > 1;
-  walk.alpha = alpha;
   return launch_walk(walk, a, b, c, b_row_major, type, c.size[2] * c.size[3]);
 }
 
