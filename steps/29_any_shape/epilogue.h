@@ -125,24 +125,33 @@ __device__ void store_elements(const float (&acc)[Tile::SLABS][Tile::REGS], cons
   }
 }
 
-// A consumer's accumulators as rows of float2, in shared or global memory; only rows of C.
+// A consumer's accumulators as rows, in shared or global memory; only rows of C.
 template <class Tile>
 __device__ void store_sums(float (&acc)[Tile::SLABS][Tile::REGS], float4* sums, int rows) {
+  constexpr int LD = Tile::WG_N + 4 * SUMS_PAD;
   const int lane_id = threadIdx.x % 32, warp_id = threadIdx.x % 128 / 32;
+  if constexpr (Tile::TRANSPOSED) {  // rows 8 * j + 2 * (lane % 4), +1; columns lane / 4, +8
+    float* to = reinterpret_cast<float*>(sums) + lane_id % 4 * 2 * LD + warp_id * 16 + lane_id / 4;
 #pragma unroll
-  for (int slab = 0; slab < Tile::SLABS; ++slab)
+    for (int i = 0; i < Tile::REGS; ++i)
+      if (const int r = i / 4 * 8 + i % 2; r + lane_id % 4 * 2 < rows)
+        for (int slab = 0; slab < Tile::SLABS; ++slab)
+          to[r * LD + slab * 64 + i % 4 / 2 * 8] = acc[slab][i];
+  } else {
 #pragma unroll
     for (int half_row = 0; half_row < 2; ++half_row) {
-      const int r = slab * BOX + warp_id * 16 + lane_id / 4 + half_row * 8;
-      auto* to = reinterpret_cast<float2*>(sums + r * (Tile::BLOCK_N / 4 + SUMS_PAD)) + lane_id % 4;
+      const int r = warp_id * 16 + lane_id / 4 + half_row * 8;
+      float* to = reinterpret_cast<float*>(sums) + r * LD + lane_id % 4 * 2;
       if (r < rows)
 #pragma unroll
-        for (int j = 0; j < Tile::BLOCK_N / 8; ++j)
-          to[j * 4] = make_float2(acc[slab][j * 4 + half_row * 2], acc[slab][j * 4 + half_row * 2 + 1]);
+        for (int j = 0; j < Tile::REGS / 4; ++j)
+          *reinterpret_cast<float2*>(to + j * 8) =
+              make_float2(acc[0][j * 4 + half_row * 2], acc[0][j * 4 + half_row * 2 + 1]);
     }
+  }
 #pragma unroll
-  for (int i = 0; i < Tile::SLABS * Tile::BLOCK_N / 2; ++i)  // frees the registers for what follows
-    acc[i / (Tile::BLOCK_N / 2)][i % (Tile::BLOCK_N / 2)] = 0.0f;
+  for (int i = 0; i < Tile::SLABS * Tile::REGS; ++i)  // frees the registers for what follows
+    acc[i / Tile::REGS][i % Tile::REGS] = 0.0f;
 }
 
 // Adds up share `share` of `shares` of a consumer's `rows` rows, all pieces in the order of K, and
@@ -150,7 +159,7 @@ __device__ void store_sums(float (&acc)[Tile::SLABS][Tile::REGS], float4* sums, 
 template <class Tile, class SumsOf>
 __device__ void add_share(const GemmArgs& args, SumsOf sums_of, int pieces, int share, int rows,
                           int row, int col, int batch) {
-  constexpr int FOURS = Tile::BLOCK_N / 4;
+  constexpr int FOURS = Tile::WG_N / 4;
   const int all = max(rows, 0) * FOURS;  // at most 4,096
   const int begin = all * share / pieces, end = all * (share + 1) / pieces;
   for (int i0 = begin + threadIdx.x % 128; i0 < end; i0 += 4 * 128) {
@@ -197,7 +206,7 @@ template <class Tile>
 __device__ void add_up_in_cluster(float (&acc)[Tile::SLABS][Tile::REGS], const GemmArgs& args,
                                   void* ring, int piece, int wg_id, int row, int col, int batch) {
   const int rows = min(Tile::WG_M, args.M - row);
-  float4* sums = static_cast<float4*>(ring) + wg_id * Tile::WG_M * (Tile::BLOCK_N / 4 + SUMS_PAD);
+  float4* sums = static_cast<float4*>(ring) + wg_id * Tile::WG_M * (Tile::WG_N / 4 + SUMS_PAD);
   store_sums<Tile>(acc, sums, rows);
   ptx::cluster_sync();
   const auto sums_of = [&](int p) -> const float4* { return ptx::mapa(sums, p); };
@@ -215,7 +224,7 @@ __device__ void add_up(float (&acc)[Tile::SLABS][Tile::REGS], const GemmArgs& ar
   const int rows = min(Tile::WG_M, args.M - row);
   const auto sums_of = [&](int p) {
     return args.partials + ((int64_t(tail_tile) * split + p) * parts + part) *
-                               (Tile::WG_M * (Tile::BLOCK_N / 4 + SUMS_PAD));
+                               (Tile::WG_M * (Tile::WG_N / 4 + SUMS_PAD));
   };
   store_sums<Tile>(acc, sums_of(piece), rows);
   int* flag = &args.counters[NUM_PACE_COUNTERS + tail_tile * parts + part];
@@ -232,12 +241,14 @@ __device__ void add_up(float (&acc)[Tile::SLABS][Tile::REGS], const GemmArgs& ar
       }
     }
     *shared_shares = shares;
-    if ((ptx::atom_add_acq_rel(flag, 1 << 8) >> 8 & 0xFF) + 1 == split) *flag = 0;  // for next time
   }
   ptx::bar_sync(1 + wg_id, 128);
+  int left_before = 0;
+  if (threadIdx.x % 128 == 0) left_before = ptx::atom_add_acq_rel(flag, 1 << 8) >> 8 & 0xFF;
   for (int share = 0; share < split; ++share)
     if (*shared_shares >> share & 1)
       add_share<Tile>(args, sums_of, split, share, rows, row, col, batch);
+  if (threadIdx.x % 128 == 0 && left_before + 1 == split) *flag = 0;  // for next time
 }
 
 }  // namespace

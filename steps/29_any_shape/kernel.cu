@@ -62,10 +62,10 @@ __device__ void multiply(float (&acc)[REGS], uint64_t desc_a, uint64_t desc_b, i
   if constexpr (REGS == 128 && !f16) ptx::wgmma_m64n256k16_bf16<A, B>(acc, desc_a, desc_b, scale_d);
   if constexpr (REGS == 100 && f16) ptx::wgmma_m64n200k16_f16<A, B>(acc, desc_a, desc_b, scale_d);
   if constexpr (REGS == 100 && !f16) ptx::wgmma_m64n200k16_bf16<A, B>(acc, desc_a, desc_b, scale_d);
-  if constexpr (REGS == 72 && f16) ptx::wgmma_m64n144k16_f16<A, B>(acc, desc_a, desc_b, scale_d);
-  if constexpr (REGS == 72 && !f16) ptx::wgmma_m64n144k16_bf16<A, B>(acc, desc_a, desc_b, scale_d);
   if constexpr (REGS == 64 && f16) ptx::wgmma_m64n128k16_f16<A, B>(acc, desc_a, desc_b, scale_d);
   if constexpr (REGS == 64 && !f16) ptx::wgmma_m64n128k16_bf16<A, B>(acc, desc_a, desc_b, scale_d);
+  if constexpr (REGS == 32 && f16) ptx::wgmma_m64n64k16_f16<A, B>(acc, desc_a, desc_b, scale_d);
+  if constexpr (REGS == 32 && !f16) ptx::wgmma_m64n64k16_bf16<A, B>(acc, desc_a, desc_b, scale_d);
 }
 
 // The `index`-th piece of work of a cluster: whole tiles first, then those that are split along K.
@@ -116,6 +116,7 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
   if (tid == NUM_CONSUMERS * 128) {
     ptx::prefetch_tensormap(&args.tmap_a);
     ptx::prefetch_tensormap(&args.tmap_b);
+    if (args.boxes) ptx::prefetch_tensormap(&args.tmap_c);
   }
   if (tid == 0) {
     smem.label();
@@ -231,17 +232,15 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
       ptx::wgmma_wait_group<0>(acc);
       release(before);
 
-      if constexpr (!Tile::TRANSPOSED) {
-        if (args.cluster_k > 1) {
-          ptx::bar_sync(3, NUM_CONSUMERS * 128);  // the ring is free: nothing more will be loaded
-          add_up_in_cluster<Tile>(acc, args, smem.a, work.piece, wg_id, row, col, at.batch);
-          break;
-        }
-        if (work.tile >= args.whole) {
-          add_up<Tile>(acc, args, &smem.shares[wg_id], work.tile - args.whole, work.piece,
-                       cta_m * NUM_CONSUMERS + wg_id, wg_id, row, col, at.batch);
-          continue;
-        }
+      if (Tile::SHARED && args.cluster_k > 1) {
+        ptx::bar_sync(3, NUM_CONSUMERS * 128);  // the ring is free: nothing more will be loaded
+        add_up_in_cluster<Tile>(acc, args, smem.a, work.piece, wg_id, row, col, at.batch);
+        break;
+      }
+      if (work.tile >= args.whole) {
+        add_up<Tile>(acc, args, &smem.shares[wg_id], work.tile - args.whole, work.piece,
+                     cta_m * NUM_CONSUMERS + wg_id, wg_id, row, col, at.batch);
+        continue;
       }
       if (args.boxes)
         store_boxes<Tile>(acc, args, smem.c[wg_id], wg_id, row, col, at.batch);

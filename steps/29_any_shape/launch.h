@@ -105,7 +105,7 @@ KernelFacts kernel_of(const GemmParams& p, const Config& config) {
     case 0: return kernel_of<Tile128x256>(p);
     case 1: return kernel_of<Tile128x128>(p);
     case 2: return kernel_of<Tile200x256>(p);
-    default: return kernel_of<Tile144x256>(p);
+    default: return kernel_of<Tile64x256>(p);
   }
 }
 
@@ -131,7 +131,7 @@ struct Plan {
     if (config.pace) take(0);
     if (cut.split > 1)
       partials = take(size_t(cut.tiles - cut.whole) * cut.split * config.cluster_m * tile.block_m *
-                      (tile.block_n / 4 + SUMS_PAD) * sizeof(float4));
+                      (tile.block_n / 4 + NUM_CONSUMERS * SUMS_PAD) * sizeof(float4));
     if (a.pad) a.offset = take(a.bytes());
     if (b.pad) b.offset = take(b.bytes());
   }

@@ -28,27 +28,34 @@ struct Tile {
   static constexpr int SLABS = TRANSPOSED ? 2 : 1;  // times 64, of a consumer
   static constexpr int WG_M = TRANSPOSED ? BLOCK_M : 64, WG_N = TRANSPOSED ? 128 : BLOCK_N;
   static constexpr int REGS = (TRANSPOSED ? BLOCK_M : BLOCK_N) / 2;  // of a slab
-  static constexpr int PART_M = TRANSPOSED == 0 ? 64 : BLOCK_M % 40 == 0 ? 40 : 24;  // rows staged at once
+  static constexpr int PART_M = TRANSPOSED == 0 ? 64 : BLOCK_M % 40 == 0 ? 40 : 16;  // rows staged at once
   static constexpr int PARTS = WG_M / PART_M * (TRANSPOSED ? 1 : BLOCK_N / 64);
+  // Whether the ring, once it is empty, holds the sums of a tile: then a cluster can share it.
+  static constexpr bool SHARED = BLOCK_M * (BLOCK_N + 4 * NUM_CONSUMERS * SUMS_PAD) * 4 <=
+                                 NUM_STAGES * (BLOCK_M + BLOCK_N) * BLOCK_K * 2;
   static constexpr int NUM_THREADS =  // and a producer: a warp, or a warpgroup that gives registers away
       TRANSPOSED ? (NUM_CONSUMERS + 1) * 128 : NUM_CONSUMERS * 128 + 32;
 };
 using Tile128x256 = Tile<128, 256, false, 4>;  // as step 23
 using Tile128x128 = Tile<128, 128, false, 6>;  // few tiles, long K
-using Tile200x256 = Tile<200, 256, true, 3>;   // as 28_wide_tile.transposed; A must be K-major:
-using Tile144x256 = Tile<144, 256, true, 4>;   // boxes of 64 rows do not fit these heights
+using Tile200x256 = Tile<200, 256, true, 3>;   // as 28_wide_tile.transposed; for K-major A alone
+using Tile64x256 = Tile<64, 256, true, 5>;     // few rows: next to nothing of A in shared memory
 
 struct TileFacts {
   const char* name;
   int block_m, block_n;
-  bool transposed;
-  double step_us, end_us;  // of a k tile, and of the end of a tile (how they were found: README)
+  bool transposed, shared;
+  // Microseconds: of a k tile, more of it when all SMs work (L2), of the end of a tile, more of it
+  // element by element. From times of 29 on an H200 with each configuration forced, 512 cubed to
+  // 16384 cubed, and few rows (64x256: not measured yet, from its bytes and FLOP).
+  double step_us, busy_us, end_us, elements_us;
 };
-constexpr TileFacts TILES[] = {{"128x256", 128, 256, false, 0.68, 1.2},
-                               {"128x128", 128, 128, false, 0.31, 0.9},
-                               {"200x256", 200, 256, true, 1.03, 1.7},
-                               {"144x256", 144, 256, true, 0.75, 1.4}};
+constexpr TileFacts TILES[] = {{"128x256", 128, 256, false, true, 0.665, 0.012, 1.0, 5.0},
+                               {"128x128", 128, 128, false, true, 0.28, 0.09, 0.9, 10.0},
+                               {"200x256", 200, 256, true, false, 1.03, 0.0, 2.0, 40.0},
+                               {"64x256", 64, 256, true, true, 0.29, 0.05, 1.0, 6.0}};
 constexpr int NUM_TILES = 4;
+static_assert(Tile128x256::SHARED && Tile128x128::SHARED && Tile64x256::SHARED, "as TILES says");
 
 struct GemmArgs {
   CUtensorMap tmap_a, tmap_b, tmap_c;
@@ -92,8 +99,8 @@ bool read_config(const std::string& text, Config& c) {
     return false;
   for (c.tile = 0; c.tile < NUM_TILES && TILES[c.tile].name != std::string(tile);) ++c.tile;
   const auto within = [](int n, int most) { return n >= 1 && n <= most; };
-  if (c.tile < NUM_TILES && TILES[c.tile].transposed && (c.cluster_m != 1 || c.cluster_k != 1 || c.split != 1))
-    return false;
+  if (c.tile < NUM_TILES && TILES[c.tile].transposed && c.cluster_m > 1) return false;
+  if (c.tile < NUM_TILES && !TILES[c.tile].shared && c.cluster_k > 1) return false;
   const bool cluster = c.cluster_k == 1 ? within(c.cluster_m, 2)
                                         : c.cluster_m == 1 && within(c.cluster_k, MAX_CLUSTER_K);
   return c.tile < NUM_TILES && cluster && within(c.split, c.cluster_k == 1 ? MAX_SPLIT : 1) &&
@@ -113,7 +120,9 @@ Cut cut_of(const GemmParams& p, const Config& c, int sms) {
   cut.tiles_n = ceil_div(p.N, tile.block_n);
   cut.tiles = cut.tiles_m * cut.tiles_n * p.batch;
   cut.cluster_k = int(std::min<int64_t>(c.cluster_k, k_tiles));
-  cut.slots = std::max(1, sms / (c.cluster_m * cut.cluster_k));
+  // Clusters of more than two do not fill an H200: 120 of its 132 SMs take part.
+  const int usable = cut.cluster_k > 2 ? sms * 10 / 11 : sms;
+  cut.slots = std::max(1, usable / (c.cluster_m * cut.cluster_k));
   cut.split = int(std::min<int64_t>(c.split, k_tiles));
   cut.whole = cut.split == 1 ? cut.tiles : cut.tiles / cut.slots * cut.slots;
   // Flags are few; more tiles than that do not need a split.
@@ -131,22 +140,27 @@ bool stores_boxes(const GemmParams& p) {
          p.ldc % 8 == 0 && (p.batch == 1 || p.stride_c % 8 == 0) && p.N % 8 == 0;
 }
 
-// Estimated time in microseconds on an H200: a start, waves of tiles, and what adding up costs; not
-// less than what memory takes.
+// Estimated time in microseconds on an H200: the launch, waves of tiles or what memory takes, and
+// what adding up costs.
 double estimate(const GemmParams& p, const Config& c, int sms) {
   const Cut cut = cut_of(p, c, sms);
   const TileFacts& tile = TILES[c.tile];
   const double k_tiles = double(ceil_div(p.K, BLOCK_K));
-  const double full = k_tiles * tile.step_us / cut.cluster_k + tile.end_us;
-  const double rows = std::min(1.0, double(p.M) / (tile.block_m * c.cluster_m));  // of C in a tile
-  const double sums_us = rows * tile.block_n / 256.0 * 4.0;  // to write and read a tile in FP32
-  double time = 2.4 + double(ceil_div(cut.whole, int64_t(cut.slots))) * full;
-  if (cut.cluster_k > 1) time += 1.0 + sums_us / 2;
-  if (cut.split > 1) time += k_tiles / cut.split * tile.step_us + 2.5 + 1.5 * sums_us;
+  const double busy = std::min(1.0, double(cut.works) * c.cluster_m * cut.cluster_k / sms);
+  const double step = tile.step_us + tile.busy_us * busy * (c.cluster_m == 2 ? 0.8 : 1.0);
+  const double end = tile.end_us + (stores_boxes(p) ? 0.0 : tile.elements_us);
+  double compute = double(ceil_div(cut.whole, int64_t(cut.slots))) *
+                   (k_tiles / cut.cluster_k * step + end);
+  if (cut.split > 1) compute += k_tiles / cut.split * step + tile.end_us;
   const double bytes = 2.0 * double(p.batch) *
                        (double(p.M) * p.K + double(p.K) * p.N + double(p.M) * p.N);
-  const double busy = std::min(1.0, double(cut.works) * c.cluster_m * cut.cluster_k / sms);
-  return std::max(time, 2.4 + bytes / (4.0e6 * std::min(1.0, busy * 1.2)));
+  const double memory = bytes / (4.2e6 * (0.25 + 0.75 * busy)) + end;
+  double time = 2.4 + 0.4 * (c.cluster_m - 1) + std::max(compute, memory);
+  const double rows = std::min(1.0, double(p.M) / (tile.block_m * c.cluster_m));  // of C in a tile
+  if (cut.cluster_k > 1) time += 2.4 + 0.5 * rows * cut.cluster_k;
+  if (cut.split > 1)
+    time += 4.5 + 2.2 * rows * tile.block_m * tile.block_n / 16384.0 + 0.2 * cut.split;
+  return time;
 }
 
 std::vector<Config> candidates_of(const GemmParams& p, int sms) {
@@ -156,26 +170,29 @@ std::vector<Config> candidates_of(const GemmParams& p, int sms) {
     for (int cluster_m = 1; cluster_m <= 2; ++cluster_m) {
       const TileFacts& facts = TILES[tile];
       const int block_m = facts.block_m;
+      const bool few_rows = p.M <= 64 && p.layout_a == Layout::row_major && stores_boxes(p);
+      if (few_rows ? block_m == 128 : block_m == 64) continue;
       if (cluster_m == 2 && (p.M <= block_m || facts.transposed)) continue;
-      if (facts.transposed && (p.layout_a != Layout::row_major || !stores_boxes(p))) continue;  // or slow
+      if (facts.transposed && (p.layout_a != Layout::row_major || !stores_boxes(p))) continue;
       Config c{tile, cluster_m, 1, 1, ceil_div(facts.transposed ? 2400 : 2048, block_m * cluster_m), 0};
       const Cut whole = cut_of(p, c, sms);
       // L2 holds about 50 MB: past that, clusters that drift apart read from memory again.
       c.pace = whole.tiles >= 4 * whole.slots && p.K >= 4096;
       all.push_back(c);
       c.pace = 0;
-      if (facts.transposed) continue;
       for (int split : {2, 3, 4, 5, 6, 7, 8, 10, 12, 16}) {
         c.split = split;
         const Cut cut = cut_of(p, c, sms);
-        if (k_tiles / split < 2 || cut.split != split || cut.works - cut.whole > cut.slots) continue;
+        if (k_tiles / split < 2 || cut.split != split || cut.works - cut.whole > cut.slots ||
+            cut.whole > 3 * cut.slots)
+          continue;
         all.push_back(c);  // all parts of a tile run at the same time
       }
       c.split = 1;
       for (int cluster_k : {2, 3, 4, 6, 8}) {
-        if (cluster_m > 1 || k_tiles < cluster_k) continue;
+        if (!facts.shared || cluster_m > 1 || k_tiles < cluster_k) continue;
         c.cluster_k = cluster_k;
-        if (cut_of(p, c, sms).tiles * cluster_k <= sms) all.push_back(c);
+        if (const Cut cut = cut_of(p, c, sms); cut.tiles <= cut.slots) all.push_back(c);
       }
     }
   return all;
