@@ -70,6 +70,15 @@ def _panel(axis, workload, rows):
                       else ""), loc="left", fontsize=9)
 
 
+def date_of(file, experiment_id):
+    """When the rows were recorded that belong to plots/results/timelines/GPU/ID.json; or ""."""
+    rows = file.resolve().parents[2] / f"{file.resolve().parent.name}.json"
+    if not rows.is_file():
+        return ""
+    found = experiments.workloads(results.load(rows), experiment_id)
+    return max((r.words.get("date", "") for group in found.values() for r in group), default="")
+
+
 def window(lines):
     """How many microseconds of these iterations are drawn: all of those that end within three times
     the shortest, or the beginning where a lane has too many spans to tell apart."""
@@ -102,7 +111,7 @@ def timeline(data, recorded):
             axis.set_xlabel("")  # the next panel has the same scale
             axis.set_xticklabels([])
     headline(figure, f"{data.get('experiment', '')}: one iteration, {data['context']['gpu']}",
-             results.Results({"date": "", **data["context"]}), recorded)
+             results.Results(data["context"]), recorded)
     return figure
 
 
@@ -169,6 +178,7 @@ def main(argv):
         name = args.experiment
     else:
         data = experiments.load_timelines(args.file)
+        data["context"].setdefault("date", date_of(args.file, data.get("experiment", "")))
         figure = timeline(data, args.recorded)
         name = f"timeline-{data.get('experiment') or args.file.stem}"
     save(figure, args.out, args.name or name, args.fingerprint and f"input {args.fingerprint}",
