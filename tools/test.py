@@ -75,7 +75,7 @@ def test_tools(tally, ready, known):
     files = sorted((paths.ROOT / "tests").glob("test_*.py"))
 
     def work(file):
-        return child.run([sys.executable, "-m", "unittest", "-v", file.stem], limit=300,
+        return child.run([sys.executable, "-m", "unittest", "-v", file.stem], limit=900,
                          cwd=paths.ROOT / "tests", env=environment)
 
     for file, done in child.side_by_side(files, work):

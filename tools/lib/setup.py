@@ -143,9 +143,11 @@ def _links(what):
     """False where there are headers of a library and not the library itself."""
     if what not in LIBRARIES:
         return True
-    done = subprocess.run(["g++", "-x", "c++", "-", f"-l{LIBRARIES[what]}", "-o", os.devnull],
-                          input="int main() {}\n", text=True, capture_output=True)
-    return done.returncode == 0
+    def linked(*words):
+        done = subprocess.run(["g++", "-x", "c++", "-", *words, "-o", os.devnull],
+                              input="int main() {}\n", text=True, capture_output=True)
+        return done.returncode == 0
+    return linked(f"-l{LIBRARIES[what]}") or not linked()  # without a linker nothing is known
 
 
 def plot_python():
