@@ -61,6 +61,11 @@ class Sass(unittest.TestCase):
         found = sass.complaints(dump([*self.asked(6), "HMMA.16816.F32"]), self.asked(6))
         self.assertEqual(found, ["HMMA.16816.F32, 1 times, without a call that asks for it"])
 
+    def test_cuda_headers_may_add(self):
+        text = dump([*self.asked(6), "LDGSTS.E"])
+        self.assertEqual(len(sass.complaints(text, self.asked(6))), 1)
+        self.assertEqual(sass.complaints(text, self.asked(6), only_ptx=False), [])
+
     def test_words_in_comments_do_not_count(self):
         asked = self.asked(17)
         text = dump([p for p in asked if "HGMMA" not in p]) + "\n// HGMMA.64x128x16.F32"
