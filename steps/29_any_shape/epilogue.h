@@ -30,11 +30,12 @@ __device__ void store_c(const GemmArgs& args, int64_t at, float value) {
 
 // Where chunk `chunk` (16 bytes) of a row of 128 bytes lies, with the 128-byte swizzle.
 __device__ int swizzled(int row, int chunk) { return row * 8 + (chunk ^ row % 8); }
-// Where element (row, col) of 64x32 in FP32 lies: written by 4 rows and 8 columns at a time, and read
-// by rows, without bank conflicts. Eight rows further is 8 * 32 elements further.
+// Where element (row, col) of 64x32 in FP32 lies: written by 4 rows and 8 columns at a time, and
+// read by rows, without bank conflicts. Eight rows further is 8 * 32 elements further.
 __device__ int place_f32(int row, int col) { return row * 32 + (col ^ row % 4 * 8); }
 
-// A consumer's part of C by TMA, PART_M rows of one box or, transposed, of two: rmem -> smem -> gmem.
+// A consumer's part of C by TMA, PART_M rows of one box or, transposed, of two:
+// rmem -> smem -> gmem.
 template <class Tile, int SIZE>
 __device__ void store_boxes(const float (&acc)[Tile::SLABS][Tile::REGS], const GemmArgs& args,
                             uint4 (&staging)[2][SIZE], int wg_id, int row, int col, int batch) {
@@ -54,7 +55,8 @@ __device__ void store_boxes(const float (&acc)[Tile::SLABS][Tile::REGS], const G
         const int slab = Tile::TRANSPOSED ? r / 2 : 0;
         const int reg = Tile::TRANSPOSED ? (part * Tile::PART_M / 8 + j) * 4 + r % 2 * 2
                                          : (part * BOX + j * 16) / 2 + 2 * r;
-        frag_c[r] = rounded(args.type_c, args.alpha * acc[slab][reg], args.alpha * acc[slab][reg + 1]);
+        frag_c[r] = rounded(args.type_c, args.alpha * acc[slab][reg],
+                            args.alpha * acc[slab][reg + 1]);
       }
       if constexpr (Tile::TRANSPOSED) {  // 8 rows of C, 16 columns of either box for a warp
         const int chunk = warp_id * 2 + lane_id / 8 % 2, box = lane_id / 16 * Tile::PART_M * 8;
@@ -102,7 +104,8 @@ __device__ void store_elements(const float (&acc)[Tile::SLABS][Tile::REGS], cons
       }
     }
     ptx::bar_sync(1 + wg_id, 128);
-    const int r0 = row + (Tile::TRANSPOSED ? i * ROWS : 0), c0 = col + (Tile::TRANSPOSED ? 0 : i * COLS);
+    const int r0 = row + (Tile::TRANSPOSED ? i * ROWS : 0);
+    const int c0 = col + (Tile::TRANSPOSED ? 0 : i * COLS);
 #pragma unroll 1
     for (int c = lane_id; c < min(COLS, args.N - c0); c += 32) {
       const int rows = min(ROWS, args.M - r0);

@@ -2,8 +2,8 @@
 // base: 28_wide_tile
 // arch: 90a
 // unit: wgmma
-// New: three tiles, and a choice for each shape (tiles.h); operands K- or MN-major; the last wave is
-//      split along K (epilogue.h); rows that TMA cannot take are padded first (pad.cu); gemm().
+// New: four tiles and a choice for each shape (tiles.h); operands K- or MN-major; few tiles are split
+//      along K (epilogue.h); rows that TMA cannot take are padded first (pad.cu); gemm().
 // Shapes: all; batches too.
 #include "tiles.h"
 
@@ -159,8 +159,8 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
           else
 #pragma unroll 1  // few registers
             for (int box = 0; box < Tile::BLOCK_M / BOX; ++box)
-              ptx::tma_load_3d(&smem.a[stage][box * BOX * BLOCK_K], &args.tmap_a, at.m + box * BOX, k,
-                               batch_a, full_bar);
+              ptx::tma_load_3d(&smem.a[stage][box * BOX * BLOCK_K], &args.tmap_a,
+                               at.m + box * BOX, k, batch_a, full_bar);
           // The CTAs of a cluster load B together: each its rows of n, or every other box.
           const int rows_b = cta_m * (Tile::BLOCK_N / 2);
           if constexpr (MAJOR_B == ptx::Major::k)
@@ -222,7 +222,8 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
         before = stage;
         if (++stage == NUM_STAGES) stage = 0, phase ^= 1;
       }
-      const Work work = work_at(__shfl_sync(~0u, index, 0), cta_k, args);  // kept, it would be spilled
+      // Again: kept over the main loop it would be spilled. The shuffle hides that it is the same.
+      const Work work = work_at(__shfl_sync(~0u, index, 0), cta_k, args);
       const Origin at = origin_of(work.tile, cta_m, Tile::BLOCK_M, Tile::BLOCK_N, args);
       const int row = at.m + (Tile::TRANSPOSED ? 0 : wg_id * Tile::WG_M);
       const int col = at.n + (Tile::TRANSPOSED ? wg_id * Tile::WG_N : 0);

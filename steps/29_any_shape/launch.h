@@ -55,7 +55,9 @@ bool tuned(const GemmParams& p, Config& config) {
   }();
   if (lines.empty()) return false;
   const auto layout = [](Layout l) { return l == Layout::row_major ? "row " : "col "; };
-  const auto type = [](Type t) { return t == Type::f16 ? "f16 " : t == Type::bf16 ? "bf16 " : "f32 "; };
+  const auto type = [](Type t) {
+    return t == Type::f16 ? "f16 " : t == Type::bf16 ? "bf16 " : "f32 ";
+  };
   std::ostringstream key;
   key << p.M << ' ' << p.N << ' ' << p.K << ' ' << layout(p.layout_a) << layout(p.layout_b)
       << type(p.type_ab) << type(p.type_c) << p.batch << ' ';
@@ -83,7 +85,8 @@ struct KernelFacts {
 };
 template <class Tile, Type TYPE, ptx::Major A, ptx::Major B>
 KernelFacts facts_of() {
-  return {gemm_kernel<Tile, TYPE, A, B>, Tile::NUM_THREADS, Tile::PART_M, sizeof(SharedStorage<Tile>)};
+  return {gemm_kernel<Tile, TYPE, A, B>, Tile::NUM_THREADS, Tile::PART_M,
+          sizeof(SharedStorage<Tile>)};
 }
 template <class Tile, Type TYPE>
 KernelFacts kernel_of(const GemmParams& p) {
@@ -157,7 +160,8 @@ struct Plan {
       args.tmap_c = gpu::tensor_map(
           p.C, {p.N, p.M, p.batch}, {p.ldc, stride_c ? stride_c : p.M * p.ldc},
           {BOX, kernel_of(p, config).part_m, 1}, gpu::Swizzle::b128, p.type_c);
-    args.pace = config.pace, args.batched = p.batch > 1, args.batched_a = a.batch > 1, args.batched_b = b.batch > 1;
+    args.pace = config.pace, args.batched = p.batch > 1;
+    args.batched_a = a.batch > 1, args.batched_b = b.batch > 1;
     args.cluster_m = cluster_m, args.group_m = config.group_m;
     args.tiles_m = int(cut.tiles_m), args.tiles_n = int(cut.tiles_n), args.tiles = int(cut.tiles);
     args.whole = int(cut.whole), args.split = cut.split, args.cluster_k = cut.cluster_k;
@@ -174,10 +178,11 @@ struct Plan {
     gpu::LaunchConfig launch;
     const int64_t vectors = from.batch * from.rows * ceil_div(from.cols, 8);
     launch.block = dim3(PAD_THREADS);
-    launch.grid = dim3(unsigned(std::min<int64_t>(ceil_div(vectors, PAD_THREADS), 8 * gpu::num_sms())));
+    launch.grid = dim3(unsigned(
+        std::min<int64_t>(ceil_div(vectors, PAD_THREADS), 8 * gpu::num_sms())));
     gpu::launch(stream, launch, pad_kernel, static_cast<const uint16_t*>(from.data),
-                reinterpret_cast<uint4*>(workspace + from.offset), from.rows, int(from.cols), from.ld,
-                from.stride, from.batch);
+                reinterpret_cast<uint4*>(workspace + from.offset), from.rows, int(from.cols),
+                from.ld, from.stride, from.batch);
   }
 
   void run(const GemmArgs& args, char* workspace, gpu::Stream stream) const {
@@ -224,7 +229,8 @@ std::string gemm_why_not(const GemmParams& p) {
   if (const int64_t n = (p.M - 1) * p.ldc + p.N; p.batch > 1 && p.stride_c < n)
     return too_small("stride_c", n);
   Config config;
-  if (const char* forced = std::getenv("LADDER_GEMM_CONFIG"); forced && !read_config(forced, config))
+  const char* forced = std::getenv("LADDER_GEMM_CONFIG");
+  if (forced && !read_config(forced, config))
     return std::string("LADDER_GEMM_CONFIG=") + forced + " is no configuration";
   if (ceil_div(p.M, 128) * ceil_div(p.N, 128) > limit / p.batch / MAX_SPLIT)
     return "more than 2^27 tiles";

@@ -1,4 +1,4 @@
-// 29: what the fast path cannot read or need not compute. Operands whose rows TMA cannot take (not a
+// 29: what the fast path cannot read or need not compute. Operands whose rows TMA cannot take (no
 // multiple of 16 bytes apart, or a base that is not aligned) are copied once, rows padded to 16
 // bytes; C = beta * C where alpha is 0.
 #pragma once

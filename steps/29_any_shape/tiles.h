@@ -13,8 +13,8 @@ namespace {
 
 constexpr int BLOCK_K = 64;
 constexpr int NUM_CONSUMERS = 2;
-constexpr int NUM_PACE_COUNTERS = 32;            // the first two are used; a line of L2 of their own
-constexpr int NUM_COUNTERS = 16 * 1024;          // at the head of the workspace, 64 KB
+constexpr int NUM_PACE_COUNTERS = 32;    // the first two are used; a line of L2 of their own
+constexpr int NUM_COUNTERS = 16 * 1024;  // at the head of the workspace, 64 KB
 constexpr int MAX_SPLIT = 16;
 constexpr int MAX_CLUSTER_K = 8;
 constexpr int SUMS_PAD = 2;  // float4 between rows of partial sums: no bank conflicts
@@ -28,12 +28,14 @@ struct Tile {
   static constexpr int SLABS = TRANSPOSED ? 2 : 1;  // times 64, of a consumer
   static constexpr int WG_M = TRANSPOSED ? BLOCK_M : 64, WG_N = TRANSPOSED ? 128 : BLOCK_N;
   static constexpr int REGS = (TRANSPOSED ? BLOCK_M : BLOCK_N) / 2;  // of a slab
-  static constexpr int PART_M = TRANSPOSED == 0 ? 64 : BLOCK_M % 40 == 0 ? 40 : 16;  // rows staged at once
+  // Rows that are staged at once.
+  static constexpr int PART_M = TRANSPOSED == 0 ? 64 : BLOCK_M % 40 == 0 ? 40 : 16;
   static constexpr int PARTS = WG_M / PART_M * (TRANSPOSED ? 1 : BLOCK_N / 64);
   // Whether the ring, once it is empty, holds the sums of a tile: then a cluster can share it.
   static constexpr bool SHARED = BLOCK_M * (BLOCK_N + 4 * NUM_CONSUMERS * SUMS_PAD) * 4 <=
                                  NUM_STAGES * (BLOCK_M + BLOCK_N) * BLOCK_K * 2;
-  static constexpr int NUM_THREADS =  // and a producer: a warp, or a warpgroup that gives registers away
+  // And a producer: a warp, or a warpgroup that gives registers away.
+  static constexpr int NUM_THREADS =
       TRANSPOSED ? (NUM_CONSUMERS + 1) * 128 : NUM_CONSUMERS * 128 + 32;
 };
 using Tile128x256 = Tile<128, 256, false, 4>;  // as step 23
@@ -78,8 +80,8 @@ struct GemmArgs {
   int* counters;
 };
 
-// TILE/cMxK/sS/gG/pP: CTAs of a cluster along M (they share B) and along K (they share a tile), pieces
-// that the tiles of the last wave are cut into along K, clusters of a column of tiles, pace.
+// TILE/cMxK/sS/gG/pP: CTAs of a cluster along M (they share B) and along K (they share a tile),
+// pieces that the tiles of the last wave are cut into along K, clusters of a column of tiles, pace.
 struct Config {
   int tile = 0, cluster_m = 1, cluster_k = 1, split = 1, group_m = 8, pace = 0;
 };
@@ -133,8 +135,8 @@ Cut cut_of(const GemmParams& p, const Config& c, int sms) {
   return cut;
 }
 
-// Whether C may leave by TMA: 16 bits, not read, rows that are multiples of 16 bytes (TMA clips what
-// it stores in chunks of 16 bytes).
+// Whether C may leave by TMA: 16 bits, not read, rows that are multiples of 16 bytes (TMA clips
+// what it stores in chunks of 16 bytes).
 bool stores_boxes(const GemmParams& p) {
   return p.type_c != Type::f32 && p.beta == 0.0f && reinterpret_cast<uintptr_t>(p.C) % 16 == 0 &&
          p.ldc % 8 == 0 && (p.batch == 1 || p.stride_c % 8 == 0) && p.N % 8 == 0;
@@ -174,7 +176,8 @@ std::vector<Config> candidates_of(const GemmParams& p, int sms) {
       if (few_rows ? block_m == 128 : block_m == 64) continue;
       if (cluster_m == 2 && (p.M <= block_m || facts.transposed)) continue;
       if (facts.transposed && (p.layout_a != Layout::row_major || !stores_boxes(p))) continue;
-      Config c{tile, cluster_m, 1, 1, ceil_div(facts.transposed ? 2400 : 2048, block_m * cluster_m), 0};
+      const int group_rows = facts.transposed ? 2400 : 2048;
+      Config c{tile, cluster_m, 1, 1, ceil_div(group_rows, block_m * cluster_m), 0};
       const Cut whole = cut_of(p, c, sms);
       // L2 holds about 50 MB: past that, clusters that drift apart read from memory again.
       c.pace = whole.tiles >= 4 * whole.slots && p.K >= 4096;
