@@ -1,7 +1,6 @@
 // 29, host side: from parameters to launches. Included by kernel.cu, after the kernel.
 #pragma once
-#include <fstream>
-#include <sstream>
+#include "tuned.h"
 
 namespace {
 
@@ -39,38 +38,10 @@ Operand operand_b(const GemmParams& p) {
   return {p.B, row ? p.K : p.N, row ? p.N : p.K, p.ldb, p.batch > 1 ? p.stride_b : 0, p.batch};
 }
 
-// The configuration that was measured as best for exactly this problem on this GPU, if any.
-bool tuned(const GemmParams& p, Config& config) {
-  static const std::vector<std::string> lines = [] {
-    std::vector<std::string> kept;
-    const char* path = std::getenv("LADDER_GEMM_TUNED");
-    std::ifstream file(path ? path : "");
-    bool ours = false;
-    for (std::string line; path && std::getline(file, line);) {
-      if (line.empty() || line[0] == '#') continue;
-      if (line.rfind("gpu ", 0) == 0) ours = line.substr(4) == gpu::device_name();
-      else if (ours) kept.push_back(line);
-    }
-    return kept;
-  }();
-  if (lines.empty()) return false;
-  const auto layout = [](Layout l) { return l == Layout::row_major ? "row " : "col "; };
-  const auto type = [](Type t) {
-    return t == Type::f16 ? "f16 " : t == Type::bf16 ? "bf16 " : "f32 ";
-  };
-  std::ostringstream key;
-  key << p.M << ' ' << p.N << ' ' << p.K << ' ' << layout(p.layout_a) << layout(p.layout_b)
-      << type(p.type_ab) << type(p.type_c) << p.batch << ' ';
-  for (const std::string& line : lines)
-    if (line.rfind(key.str(), 0) == 0 && read_config(line.substr(key.str().size()), config))
-      return true;
-  return false;
-}
-
 Config config_of(const GemmParams& p) {
   Config config;
   const char* forced = std::getenv("LADDER_GEMM_CONFIG");
-  if (!(forced && read_config(forced, config)) && !tuned(p, config))
+  if (!(forced && read_config(forced, config)) && !read_config(tuned_config(p), config))
     return model_choice(p, gpu::num_sms());
   if (TILES[config.tile].transposed && p.layout_a == Layout::col_major)
     config.tile = 0;  // for K-major A alone
