@@ -91,7 +91,7 @@ def asked_for(text, bodies, sm):
 
 
 def complaints(dump, patterns, only_ptx=True):
-    """What is wrong with this dump of cuobjdump -sass, a line each. A kernel that includes CUDA's own
+    """What is wrong with this dump of cuobjdump -sass, a line each. A kernel on CUDA's own
     headers may hold more than its calls of ptx:: ask for."""
     code = re.findall(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", dump, re.M)
     if not code:
