@@ -112,6 +112,17 @@ __global__ void remote_arrivals(int* out, int release) {
   ptx::cluster_sync();
 }
 
+/// Each CTA of a pair reads what the other wrote into its own shared memory.
+__global__ void reads_the_other(int* out, bool early) {
+  auto* mine = static_cast<int*>(ptx::dynamic_smem());
+  ptx::label(mine, 128, "mine");
+  mine[threadIdx.x] = int(100 * ptx::cluster_ctarank() + threadIdx.x);
+  if (!early) ptx::cluster_sync();  // before it, the other may not have written
+  const int* theirs = ptx::mapa(mine, ptx::cluster_ctarank() ^ 1);
+  out[blockIdx.x * 32 + threadIdx.x] = theirs[31 - threadIdx.x];
+  ptx::cluster_sync();  // after it, the other may leave
+}
+
 __global__ void copies_to_mbarrier(const int* in, int* out, int bug) {
   auto* smem = static_cast<int*>(ptx::dynamic_smem());
   auto* bar = reinterpret_cast<uint64_t*>(smem + 64 * 4);
@@ -141,6 +152,19 @@ __global__ void copies_of_a_part(const char* in, char* out, int more) {
 }
 
 }  // namespace
+
+TEST_CASE("shared memory of another CTA") {
+  gpu::Buffer out(1024, "out");
+  const auto pair = shape(dim3(2), dim3(32), 1024, dim3(2));
+  bool early = false;
+  for (unsigned seed = 0; seed < 8; ++seed) {
+    emu::set_seed(seed);
+    CHECK(run(pair, reads_the_other, out.get<int>(), false).count == 0);
+    for (int i = 0; i < 32; ++i) REQUIRE(to_host(out)[i] == 100 + 31 - i);
+    early |= run(pair, reads_the_other, out.get<int>(), true).count > 0;
+  }
+  CHECK(early);
+}
 
 TEST_CASE("barriers") {
   gpu::Buffer out(1024, "out");

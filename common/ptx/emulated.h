@@ -105,7 +105,7 @@ inline void fence_proxy_async(EMU_HERE) { emu::fence_proxy_async(here); }
 // ---- clusters -----------------------------------------------------------------------------------
 inline uint32_t cluster_ctarank() { return emu::cluster_ctarank(); }
 template <class T>
-T* mapa(T* smem, uint32_t cta, EMU_HERE) {
+inline T* mapa(T* smem, uint32_t cta, EMU_HERE) {
   return static_cast<T*>(emu::mapa(smem, cta, here));
 }
 inline void cluster_arrive(EMU_HERE) { emu::cluster_arrive(here); }
