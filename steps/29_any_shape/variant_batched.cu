@@ -29,7 +29,6 @@ static_assert(BLOCK_N == 256, "the multiplication below is m64n256k16");
 static_assert(BLOCK_K * sizeof(half) == 128, "a row of A in shared memory is one swizzle row");
 static_assert(BLOCK_N / BOX_N % MAX_CLUSTER_M == 0, "the CTAs of a cluster share the boxes of B");
 
-
 struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle needs
   half a[NUM_STAGES][BLOCK_M * BLOCK_K];   // [BLOCK_M][64]
   half b[NUM_STAGES][BLOCK_N * BLOCK_K];   // [box][BLOCK_K][64], or [BLOCK_N][64]
