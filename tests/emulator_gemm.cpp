@@ -1,7 +1,6 @@
 // step: 29_any_shape
-// gemm() as an engineer calls it: what it refuses, what it leaves behind, each configuration forced.
+// gemm() as an engineer calls it: what it refuses, what it leaves, each configuration forced.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -38,7 +37,9 @@ TEST_CASE("gemm: every configuration that can be forced") {
   int turn = 0;  // each layout and type with each configuration, sizes by turns
   for (const char* config :
        {"128x256/c1x1/s1/g8/p0", "128x256/c2x1/s1/g2/p1", "128x256/c2x1/s3/g1/p0", 
-        "200x256/c1x1/s1/g2/p0", "200x256/c1x1/s1/g12/p1", "64x256/c1x1/s1/g2/p1", "64x256/c1x3/s1/g2/p0", "64x256/c1x1/s4/g2/p0", "128x128/c1x1/s16/g8/p0", "128x128/c2x1/s1/g2/p1",
+        "200x256/c1x1/s1/g2/p0", "200x256/c1x1/s3/g12/p0", "200x256/c1x1/s1/g12/p1",
+        "64x256/c1x1/s1/g2/p1", "64x256/c1x3/s1/g2/p0", "64x256/c1x1/s4/g2/p0",
+        "128x128/c1x1/s16/g8/p0", "128x128/c2x1/s1/g2/p1",
         "128x128/c2x1/s5/g8/p0", "128x128/c1x4/s1/g8/p0", "128x256/c1x3/s1/g8/p0"}) {
     INFO(config);
     const Forced forced(config);
@@ -48,7 +49,8 @@ TEST_CASE("gemm: every configuration that can be forced") {
           GemmCase problem(++turn % 9 % 2 ? gemm_params(264, 392, 328, a, b, type)
                                           : gemm_params(131, 67, 517, a, b, type, 1));
           const std::string tile(config, 7);
-          const bool other = a == COL && (tile == "200x256" || tile == "64x256/");  // K-major A alone
+          const bool k_major_only = tile == "200x256" || tile == "64x256/";
+          const bool other = a == COL && k_major_only;
           CHECK((gemm_config(problem.p) == config) != other);
           check(problem, 1);
         }
@@ -129,8 +131,9 @@ TEST_CASE("gemm: Inf and NaN in one element of A reach its row and nothing else"
 }
 
 TEST_CASE("gemm: candidates are legal, and the choice is the first") {
-  for (auto size : {std::array<int, 3>{1, 4096, 4096}, {512, 512, 16384}, {4096, 4096, 4096}, {1, 1, 1}}) {
-    const GemmParams p = gemm_params(size[0], size[1], size[2]);
+  const int sizes[][3] = {{1, 4096, 4096}, {512, 512, 16384}, {4096, 4096, 4096}, {1, 1, 1}};
+  for (const auto& [M, N, K] : sizes) {
+    const GemmParams p = gemm_params(M, N, K);
     const std::vector<std::string> all = gemm_candidates(p);
     REQUIRE(!all.empty());
     CHECK(all[0] == gemm_config(p));

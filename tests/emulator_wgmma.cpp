@@ -37,9 +37,13 @@ __global__ void multiply_kernel(float* out) {
   auto* a = static_cast<uint16_t*>(ptx::dynamic_smem());
   auto* b = a + BOX_BYTES / 2;
   const int tid = threadIdx.x;
-  const auto bits = [](float f) { return BF16 ? emu::float_to_bfloat16(f) : emu::float_to_half(f); };
-  for (int i = tid; i < 64 * 16; i += 128) a[place(A, i / 16, i % 16)] = bits(element_a(i / 16, i % 16));
-  for (int i = tid; i < N * 16; i += 128) b[place(B, i / 16, i % 16)] = bits(element_b(i % 16, i / 16));
+  const auto bits = [](float f) {
+    return BF16 ? emu::float_to_bfloat16(f) : emu::float_to_half(f);
+  };
+  for (int i = tid; i < 64 * 16; i += 128)
+    a[place(A, i / 16, i % 16)] = bits(element_a(i / 16, i % 16));
+  for (int i = tid; i < N * 16; i += 128)
+    b[place(B, i / 16, i % 16)] = bits(element_b(i % 16, i / 16));
   ptx::fence_proxy_async();
   __syncthreads();
   const auto desc = [](const void* p) {
@@ -61,8 +65,8 @@ __global__ void multiply_kernel(float* out) {
 template <int N, bool BF16, Major A, Major B>
 void check() {
   gpu::Buffer out(64 * N * 4, "out");
-  const Findings found = run(shape(dim3(1), dim3(128), BOX_BYTES * 5), multiply_kernel<N, BF16, A, B>,
-                             out.get<float>());
+  const Findings found = run(shape(dim3(1), dim3(128), BOX_BYTES * 5),
+                             multiply_kernel<N, BF16, A, B>, out.get<float>());
   CHECK(found.all() == "");
   std::vector<float> got(64 * N);
   gpu::copy_to_host(got.data(), out.get(), out.bytes());
@@ -73,7 +77,8 @@ void check() {
       for (int k = 0; k < 16; ++k) want += element_a(m, k) * element_b(k, n);
       wrong += got[size_t(m * N + n)] != want;
     }
-  INFO(N << (BF16 ? " bf16" : " f16") << (A == Major::k ? " k" : " mn") << (B == Major::k ? " k" : " mn"));
+  INFO(N << (BF16 ? " bf16" : " f16") << (A == Major::k ? " k" : " mn")
+         << (B == Major::k ? " k" : " mn"));
   CHECK(wrong == 0);
 }
 template <int N>

@@ -82,17 +82,19 @@ TEST_CASE("gemm: captured into a graph, launched again and again") {
   }
 }
 
-// Split tiles, while other launches take SMs away: whoever adds the parts up, the bits are the same.
+// Split tiles, while other launches take SMs away: whoever adds the parts up, same bits.
 TEST_CASE("gemm: the same bits every time") {
   if (!supported()) return;
   const GemmParams shapes[] = {gemm_params(256, 512, 3000), gemm_params(1000, 1000, 1000)};
-  for (const char* config : {"128x128/c1x1/s16/g8/p0", "128x256/c2x1/s7/g8/p0", "128x128/c1x8/s1/g8/p0", "200x256/c1x1/s1/g4/p1"}) {
+  for (const char* config : {"128x128/c1x1/s16/g8/p0", "128x256/c2x1/s7/g8/p0",
+                             "128x128/c1x8/s1/g8/p0", "200x256/c1x1/s1/g4/p1"}) {
     const Forced forced(config);
     for (GemmParams shape : shapes) {
       shape.alpha = 0.3f;  // so that an other order of the sums would be seen
       GemmCase c(shape), noise(shape);
       std::vector<uint16_t> fine(c.a.size());
-      for (size_t i = 0; i < fine.size(); ++i) fine[i] = uint16_t(0x3000 + i * 7919 % 0x1000);  // .125-1
+      for (size_t i = 0; i < fine.size(); ++i)
+        fine[i] = uint16_t(0x3000 + i * 7919 % 0x1000);  // 0.125 to 2
       gpu::copy_to_device(c.A.get(), fine.data(), c.A.bytes());
       Workspace workspace(gemm_workspace_bytes(c.p)), other(gemm_workspace_bytes(noise.p));
       Stream stream, noisy;
@@ -117,12 +119,14 @@ TEST_CASE("gemm: the same bits every time") {
 }
 
 namespace {
+using Count = unsigned long long;
 __global__ void fill_with(uint16_t* p, int64_t n, uint16_t value) {
   for (int64_t i = blockIdx.x * 256ll + threadIdx.x; i < n; i += gridDim.x * 256ll) p[i] = value;
 }
-__global__ void count_others(const uint16_t* p, int64_t n, uint16_t value, unsigned long long* found) {
-  unsigned long long mine = 0;
-  for (int64_t i = blockIdx.x * 256ll + threadIdx.x; i < n; i += gridDim.x * 256ll) mine += p[i] != value;
+__global__ void count_others(const uint16_t* p, int64_t n, uint16_t value, Count* found) {
+  Count mine = 0;
+  for (int64_t i = blockIdx.x * 256ll + threadIdx.x; i < n; i += gridDim.x * 256ll)
+    mine += p[i] != value;
   if (mine) atomicAdd(found, mine);
 }
 }  // namespace
@@ -146,9 +150,9 @@ TEST_CASE("gemm: a C of more than 2^31 elements") {
     Workspace workspace(gemm_workspace_bytes(p));
     REQUIRE(gemm(p, workspace.get(), workspace.bytes(), nullptr) == cudaSuccess);
     // All are 8; where rows are longer than N, the last element of each stays 0.
-    count_others<<<1024, 256>>>(C.get<uint16_t>(), elements, 0x4800, found.get<unsigned long long>());
-    unsigned long long others = 0;
+    count_others<<<1024, 256>>>(C.get<uint16_t>(), elements, 0x4800, found.get<Count>());
+    Count others = 0;
     gpu::copy_to_host(&others, found.get(), 8);
-    CHECK(others == (unsigned long long)(M * (ldc - N)));
+    CHECK(others == Count(M * (ldc - N)));
   }
 }
