@@ -151,7 +151,7 @@ def _colour(lane, name, row):
     if lane in LANES:
         return LANES[lane]
     if lane.startswith("stream"):  # chunks of a kind in one colour, what joins them in another
-        return OTHERS[0] if name.isdigit() else OTHERS[2]
+        return OTHERS[2] if name == "join" else OTHERS[0]
     return OTHERS[(row - 1) % len(OTHERS)]
 
 
