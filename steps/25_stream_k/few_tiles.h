@@ -117,7 +117,6 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
   const int k_begin = int(int64_t(piece) * num_k_tiles / sharers);
   const int k_end = int(int64_t(piece + 1) * num_k_tiles / sharers);
 
-  ptx::griddepcontrol_launch_dependents();  // the next launch may prepare, as this one did
   uint32_t iter = 0;
   if (wg_id == NUM_CONSUMERS) {  // producer warp: one thread keeps the ring full
     if (lane_id == 0) {
@@ -130,7 +129,6 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
     }
     __syncwarp();  // bar.arrive is for whole warps
     ptx::bar_arrive(ALL_BAR, NUM_THREADS);  // the barriers exist; loads wait for nobody
-    ptx::griddepcontrol_wait();  // for the launch before: from here on memory is touched
     if (lane_id == 0) {
       for (int k_tile = k_begin; k_tile < k_end; ++k_tile, ++iter) {
         const int stage = iter % NUM_STAGES, phase = iter / NUM_STAGES & 1;
@@ -150,7 +148,6 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
     }
   } else {  // consumer warpgroups: 64 rows each
     ptx::bar_sync(ALL_BAR, NUM_THREADS);
-    ptx::griddepcontrol_wait();
     float acc[BLOCK_N / 2] = {};  // never read; ptxas 12 wants a value (C7515)
     for (int k_tile = k_begin; k_tile < k_end; ++k_tile, ++iter) {
       const int stage = iter % NUM_STAGES, phase = iter / NUM_STAGES & 1;
@@ -228,7 +225,6 @@ inline Launch prepare(const Problem& p) {
   config.grid = dim3(tiles * sharers);  // all resident: they wait for each other
   config.block = dim3(NUM_THREADS);
   config.dynamic_smem = sizeof(SharedStorage);
-  config.early = true;
   gpu::allow_dynamic_smem(split_kernel, config.dynamic_smem);
   const auto workspace = std::make_shared<gpu::Buffer>(
       size_t(tiles) * sharers * BLOCK_M * BLOCK_N * sizeof(float), "workspace");
