@@ -9,7 +9,6 @@
 Writes PNG and SVG and prints their names. Needs matplotlib; ./ladder plot sets that up.
 """
 import argparse
-import re
 import sys
 from pathlib import Path
 
@@ -413,7 +412,7 @@ def main(argv):
     figure = KINDS[args.kind](data, size_list, regimes, args.recorded)
     if figure is None:
         return 0
-    gpu = results.file_of(data.context["gpu"])[:-len(".json")]
+    gpu = results.name_of(data.context["gpu"])
     name = args.name or (f"{args.kind}-{gpu}" if args.recorded else args.kind)
     save(figure, args.out, name, args.fingerprint and f"input {args.fingerprint}",
          ("svg",) if args.svg else ("png", "svg"))

@@ -19,6 +19,7 @@ class Kinds(unittest.TestCase):
                             ("TN-bf16", "TN-bf16"), ("NN-f16-f32", "NN-f16-f32"),
                             ("TT-bf16-bf16", "TT-bf16"), ("NN-batch1-alpha1.0", ""),
                             ("NN-beta-1-alpha0.50-batch4", "NN-alpha0.5-beta-1-batch4"),
+                            ("NT-gap1048575-pada03", "NT-pada3-gap1048575"),
                             ("NT-bf16-pada3-sharedb-batch2", "NT-bf16-sharedb-batch2-pada3")):
             self.assertEqual(kinds.parse(given), want)
         for wrong in ("", "N", "nt", "NT-", "NT-f64", "NT-f32", "NT-batch", "NT-fast", "NT/NT",
@@ -130,7 +131,9 @@ class Suite(Sandbox):
 
     def test_refusals(self):
         for arguments, word in ((["bench", "01-03", "--suite"], "takes one"),
-                                (["record", "all", "--suite"], "takes one"),
+                                (["record", "all", "--suite"], "'all' names"),
+                                (["bench", "17", "--groups", "llm"], "--suite"),
+                                (["record", "17", "--groups", "llm"], "--suite"),
                                 (["bench", "01", "--kinds", "nt"], "kind"),
                                 (["bench", "01", "--sizes", "64/XX"], "kind"),
                                 (["check", "01", "--kinds", "NT"], "--sizes")):

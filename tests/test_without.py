@@ -88,6 +88,7 @@ class Command(Sandbox):
     def test_errors(self):
         self.assert_one_line_error(self.ladder("without", "01"), "01_naive", "03")
         self.assert_one_line_error(self.ladder("without", "03", "loads"), "it has bounds")
+        self.assert_one_line_error(self.ladder("without"), "required: STEP (")
 
 
 if __name__ == "__main__":

@@ -22,15 +22,14 @@ def arguments(parser):
     options.add_steps(parser)
     options.add_sizes(parser, "4096")
     options.add_kinds(parser)
-    parser.add_argument("--suite", action="store_true", help="the problems of tools/suite.txt")
-    parser.add_argument("--groups", metavar="GROUP[,..]", help="of the suite, only these")
+    options.add_suite(parser)
     options.add_regimes(parser)
     options.add_out(parser)
     options.add_limit(parser)
 
 
 def main(args):
-    if args.suite:
+    if options.wants_suite(args):
         return _suite(args)
     chosen, around = experiments.pick(args.steps)
     if around:
@@ -64,8 +63,7 @@ def _suite(args):
     step, regimes = steps.one(args.steps), options.regimes(args.regimes)
     chosen = suite.select(args.groups)
     gpu = options.need_gpu()
-    if not step.runs_on(gpu.sm):
-        raise term.UserError(f"{step.id} {step.why_not(gpu.sm)}; {gpu.name} can't run it")
+    options.need_fit(step, gpu)
     files.writable_folder(args.out)
     ready = setup.ready()
     options.choose_device("gpu", ready)

@@ -23,17 +23,18 @@ def arguments(parser):
     options.add_steps(parser)
     options.add_sizes(parser, "4096,8192")
     options.add_regimes(parser)
-    parser.add_argument("--suite", action="store_true", help="the problems of tools/suite.txt")
-    parser.add_argument("--groups", metavar="GROUP[,..]", help="of the suite, only these")
+    options.add_suite(parser)
     options.add_limit(parser)
     parser.add_argument("--commit", help="the commit of this tree, where there is no .git")
     parser.add_argument("--resume", action="store_true",
                         help="skip what the file has from this commit")
     parser.add_argument("--fresh", action="store_true", help="drop the rows of another driver or "
                         "method instead of refusing")
-    parser.add_argument("--no-ceilings", action="store_true")
+    parser.add_argument("--no-ceilings", action="store_true",
+                        help="do not measure the ceilings anew")
     parser.add_argument("--merge", type=Path, metavar="FILE", help="take the rows of FILE")
-    parser.add_argument("-o", "--out", type=Path, metavar="FILE")
+    parser.add_argument("-o", "--out", type=Path, metavar="FILE",
+                        help="default plots/results/GPU.json")
 
 
 def main(args):
@@ -42,7 +43,7 @@ def main(args):
     if forced := [name for name in os.environ if name.startswith("LADDER_GEMM_")]:
         raise term.UserError(f"{forced[0]} is set: what is recorded must be what a step does by "
                              "itself; unset it")
-    if args.suite:
+    if options.wants_suite(args):
         return _suite(args)
     chosen, around = experiments.pick(args.steps)
     if around:
@@ -118,8 +119,7 @@ def _suite(args):
     step, regimes = steps.one(args.steps), options.regimes(args.regimes)
     chosen = suite.select(args.groups)
     gpu = options.need_gpu()
-    if not step.runs_on(gpu.sm):
-        raise term.UserError(f"{step.id} {step.why_not(gpu.sm)}; {gpu.name} can't run it")
+    options.need_fit(step, gpu)
     commit = source.recordable(args.commit)
     target = args.out or suite.KEPT / results.file_of(gpu.name)
     recorded = results.load(target) if target.exists() else results.Results()
@@ -137,9 +137,6 @@ def _suite(args):
     run = suite.Session(ready, step, chosen, regimes, args.time_limit, (commit, False),
                         after_each=keep)
     code = run.run(skip=have)
-    if run.failures:
-        term.error(f"{len(run.failures)} problems not measured: "
-                   + ", ".join(sizes.short(size) for size, _ in run.failures))
     term.say("\n" + paths.shown(target) + "; now ./ladder readme and ./ladder figures")
     return code
 

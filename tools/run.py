@@ -15,7 +15,7 @@ from pathlib import Path
 
 from . import predict
 from .lib import (emulated, experiments, files, occupancy, options, paths, plots, results, session,
-                  setup, sizes, source, steps, term)
+                  setup, sizes, source, term)
 
 
 def arguments(parser):

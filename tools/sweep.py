@@ -22,7 +22,8 @@ FOLDER = paths.BUILD / "sweep"
 
 def arguments(parser):
     parser.add_argument("step", metavar="STEP")
-    parser.add_argument("values", nargs="+", metavar="NAME=VALUES")
+    parser.add_argument("values", nargs="+", metavar="NAME=VALUES",
+                        help="2..6, 8..64*2 (doubling) or 16,32")
     options.add_sizes(parser, None)
     options.add_regimes(parser)
     options.add_device(parser)
@@ -45,10 +46,12 @@ def main(args):
     size_list = sizes.parse(args.sizes) if args.sizes else None
     regimes = options.regimes(args.regimes)
     out = files.writable_folder(args.out)
-    if args.device == "gpu":
+    if args.record and args.device == "emulated":
+        raise term.UserError("--record keeps times of a GPU; the emulated device has none")
+    if args.device == "gpu" or args.record:
         options.need_gpu()
     ready = setup.ready()
-    device = options.choose_device(args.device, ready)
+    device = options.choose_device("gpu" if args.record else args.device, ready)
     if device == "gpu" and not step.runs_on(ready.gpu.sm):
         raise term.UserError(f"{step.id} {step.why_not(ready.gpu.sm)}; --device emulated checks it")
     names = write_copies(step, text, combinations)
@@ -59,7 +62,7 @@ def main(args):
                               names=names, allowed=_refused)
     if args.record:
         name = "-".join([step.id, *(name for name, _ in choices)])
-        kept = paths.RECORDED / "sweeps" / results.file_of(ready.gpu.name).split(".")[0]
+        kept = paths.RECORDED / "sweeps" / results.name_of(ready.gpu.name)
         kept = files.writable_folder(kept) / f"{name}.json"
     target = out / f"sweep-{step.id}.json"
     run = session.Session(ready, copies, size_list or [(4096,) * 3], regimes, args.time_limit,

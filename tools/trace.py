@@ -206,6 +206,6 @@ def _record(data, trace, name):
     rate = gpu["flop_clk_sm"].get(trace.unit, 0) if gpu else 0
     small = tracing.reduced(data, trace, trace.ctas()[0], rate or 1)
     small["commit"] = commit
-    folder = KEPT / results.file_of(trace.gpu)[:-len(".json")]
+    folder = KEPT / results.name_of(trace.gpu)
     files.write_text(folder / f"{name.removeprefix('trace-')}.json",
                      json.dumps(small, separators=(",", ":")) + "\n")

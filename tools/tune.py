@@ -21,10 +21,11 @@ IN_ALL = 180.0  # seconds
 
 
 def arguments(parser):
-    parser.add_argument("step", nargs="?", default="29", metavar="STEP")
+    parser.add_argument("step", nargs="?", default="29", metavar="STEP", help="default 29")
     options.add_sizes(parser, None)
     options.add_kinds(parser)
-    parser.add_argument("--regime", default="burst", choices=results.REGIMES)
+    parser.add_argument("--regime", default="burst", choices=results.REGIMES,
+                        help="in which the candidates are timed (default burst)")
     parser.add_argument("--fresh", action="store_true", help="forget what the file says so far")
     parser.add_argument("--time-limit", type=options.seconds, metavar="SECONDS",
                         help=f"for all shapes together (default {IN_ALL:.0f})")
@@ -39,9 +40,8 @@ def main(args):
     size_list = (options.size_list(args.sizes, args.kinds) if args.sizes
                  else [p.size for p in suite.problems()])
     gpu = options.need_gpu()
-    if not step.runs_on(gpu.sm):
-        raise term.UserError(f"{step.id} {step.why_not(gpu.sm)}; {gpu.name} can't run it")
-    name = results.file_of(gpu.name).removesuffix(".json")
+    options.need_fit(step, gpu)
+    name = results.name_of(gpu.name)
     target = args.out or paths.OUT / f"tuned-{name}.txt"
     files.writable_folder(target.parent)
     choices = {} if args.fresh else read(target, gpu.name)

@@ -26,7 +26,8 @@ class Part:
 
 def arguments(parser):
     parser.add_argument("step", metavar="STEP")
-    parser.add_argument("parts", nargs="*", metavar="PART", help="all, if none is named")
+    parser.add_argument("parts", nargs="*", default=[], metavar="PART",
+                        help="all, if none is named")
     options.add_sizes(parser, "8192")
     options.add_regimes(parser)
     options.add_out(parser)
@@ -49,12 +50,11 @@ def main(args):
     commit = (source.recordable(args.commit), False) if args.record else None
     target = files.writable_folder(args.out) / f"without-{step.id}.json"
     if args.record:
-        folder = files.writable_folder(KEPT / results.file_of(gpu.name).split(".")[0])
+        folder = files.writable_folder(KEPT / results.name_of(gpu.name))
         target = folder / f"{step.id}.json"
     ready = setup.ready()
     options.choose_device("gpu", ready)
-    if not step.runs_on(ready.gpu.sm):
-        raise term.UserError(f"{step.id} {step.why_not(ready.gpu.sm)}")
+    options.need_fit(step, ready.gpu)
     names = write_copies(step, chosen)
     copies = [copy for copy in steps.everything(FOLDER) if copy.id in names]
     copies.sort(key=lambda copy: list(names).index(copy.id))

@@ -38,8 +38,9 @@ def parse(text):
         if given := re.search(f"-{name}({value})(?=-|$)", rest):
             if usual is None:
                 words.append(name)
-            elif float(given[1]) != usual:
-                words.append(f"{name}{float(given[1]):g}")
+            elif float(given[1]) != usual:  # whole numbers whole: %g would round a large one
+                words.append(name + (f"{float(given[1]):g}" if value == NUMBER
+                                     else str(int(given[1]))))
     kind = "-".join(words)
     return "" if kind == "NN" else kind
 

@@ -13,6 +13,18 @@ def add_sizes(parser, default):
                         help="4096 or 4096x4096x512" + (f" (default {default})" if default else ""))
 
 
+def add_suite(parser):
+    parser.add_argument("--suite", action="store_true",
+                        help="the problems of tools/suite.txt; --sizes and --kinds do not count")
+    parser.add_argument("--groups", metavar="GROUP[,..]", help="of the suite, only these")
+
+
+def wants_suite(args):
+    if args.groups and not args.suite:
+        raise UserError("--groups needs --suite")
+    return args.suite
+
+
 def add_kinds(parser):
     parser.add_argument("--kinds", metavar="KIND[,KIND]",
                         help="the sizes in these layouts and types: NT, NT-bf16, TN-f16-f32-batch4 "
@@ -82,6 +94,12 @@ def need_gpu():
     if not found:
         raise device.no_gpu_error(problem)
     return found[0]
+
+
+def need_fit(step, gpu):
+    """The error for a command that takes one step, where this GPU can't run it."""
+    if not step.runs_on(gpu.sm):
+        raise UserError(f"{step.id} {step.why_not(gpu.sm)}; {gpu.name} can't run it")
 
 
 def choose_device(asked, setup):

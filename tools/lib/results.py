@@ -325,9 +325,13 @@ def save(results, path):
     files.write_json(path, as_json(results))
 
 
+def name_of(gpu):
+    """nvidia-h200 for 'NVIDIA H200'."""
+    return re.sub(r"[^a-z0-9]+", "-", gpu.lower()).strip("-")
+
+
 def file_of(gpu):
-    """nvidia-h200.json for 'NVIDIA H200'."""
-    return re.sub(r"[^a-z0-9]+", "-", gpu.lower()).strip("-") + ".json"
+    return name_of(gpu) + ".json"
 
 
 def same_method(one, other):

@@ -1,5 +1,5 @@
 """Measuring a list of steps: build, lock, one child per step and size, table, merged results."""
-from . import build, lock, measure, options, results, sizes, source, tables, term
+from . import build, lock, measure, options, results, source, tables, term
 
 
 def offer_emulated(unfit):
@@ -80,7 +80,3 @@ def tell_failures(session):
         names = ", ".join(dict.fromkeys(name for name, _, _ in session.failures))
         term.error(f"{len(session.failures)} of "
                    f"{len(session.chosen) * len(session.sizes)} not measured: {names}")
-
-
-def summary_sizes(size_list):
-    return ", ".join(map(sizes.short, size_list))

@@ -107,8 +107,10 @@ def one(word, known=None):
     """Exactly one step."""
     found = select(word, known)
     if len(found) > 1:
-        raise UserError(f"'{word}' names {len(found)} steps, this takes one: "
-                        + ", ".join(step.id for step in found))
+        words = word if isinstance(word, str) else " ".join(word)
+        some = ", ".join(step.id for step in found[:3])
+        raise UserError(f"'{words}' names {len(found)} steps, this takes one: {some}"
+                        + (" ..." if len(found) > 3 else ""))
     return found[0]
 
 
@@ -131,7 +133,7 @@ def _matching(word, known):
     from . import experiments  # here, since it imports this file
     if around := experiments.matching(name, experiments.everything()):
         raise UserError(f"{', '.join(e.id for e in around)}: an experiment, not a step: list, run, "
-                        "check, bench, record and plot take it")
+                        "check, bench, record, plot and profile take it")
     names = [s.id for s in known] + [s.id[3:] for s in known]
     close = difflib.get_close_matches(name, names, 1, 0.5)
     hint = f"did you mean {close[0]}? " if close else ""

@@ -130,6 +130,9 @@ class Session:
                         size_list = self._child(size_list, regime)
         if self.children:
             self.tell(self.merged())
+        if self.failures:
+            term.error(f"{len(self.failures)} problems not measured: "
+                       + ", ".join(sizes.short(size) for size, _ in self.failures))
         return 1 if self.failures else 0
 
     def _child(self, size_list, regime):
@@ -201,11 +204,7 @@ def bench(setup, step, chosen, regimes, limit, folder):
     target = files.writable_folder(folder) / "suite.json"
     run = Session(setup, step, chosen, regimes, limit,
                   after_each=lambda s: results.save(s.merged(), target))
-    code = run.run()
-    if run.failures:
-        term.error(f"{len(run.failures)} problems not measured: "
-                   + ", ".join(sizes.short(size) for size, _ in run.failures))
-    return code, target if run.children else None
+    return run.run(), target if run.children else None
 
 
 # ---- for a page --------------------------------------------------------------------------------
