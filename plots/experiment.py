@@ -57,7 +57,8 @@ def _panel(axis, workload, rows):
             words += f"  ({experiments.short(row.get('vs_first'))}×)"
         if row.get("pct_floor") is not None:
             words += f"  {row.get('pct_floor'):.0f} % of the floor"
-        axis.text(max(value, spread.get("max", 0) * scale) + longest * 0.01, y, words, va="center", fontsize=7.5, color=INK)
+        axis.text(max(value, spread.get("max", 0) * scale) + longest * 0.01, y, words,
+                  va="center", fontsize=7.5, color=INK)
     axis.set_yticks(range(len(rows)))
     axis.set_yticklabels([row.variant for row in rows], fontsize=8)
     axis.invert_yaxis()

@@ -4,6 +4,7 @@ import unittest
 from support import Sandbox
 
 from tools.lib import cells, results  # noqa: E402
+from tools.lib.term import UserError  # noqa: E402
 
 NOTE = """x
 <!-- cells:begin µs
@@ -43,7 +44,7 @@ class Cells(Sandbox):
 
     def test_nonsense_is_refused(self):
         for bad in ("__import__('os')", "1 +", "30_s/events/launch", "2 ** 9"):
-            with self.subTest(bad), self.assertRaises(ValueError):
+            with self.subTest(bad), self.assertRaises(UserError):
                 cells.evaluate(bad, rows())
 
     def test_the_front_door_fills_notes(self):
@@ -54,6 +55,8 @@ class Cells(Sandbox):
         self.assertEqual(self.ladder("readme").returncode, 0)
         self.assertIn("not recorded yet", note.read_text())
         self.assertEqual(self.ladder("readme", "--check").returncode, 0)
+        note.write_text(NOTE.replace("1 - ", "1 ? "))
+        self.assert_one_line_error(self.ladder("readme"), "no arithmetic")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-"""Ask the GPU's counters why a step is as fast as it is (Nsight Compute, ncu), or where an
-experiment's time goes (Nsight Systems, nsys).
+"""Ask the GPU's counters why a step is as fast as it is.
+
+By Nsight Compute (ncu); where an experiment's time goes, by Nsight Systems (nsys).
 
   ./ladder profile 11                  one launch at 4096, a table with a word on each number
   ./ladder profile 01,06,08,11,17,23   several, side by side
@@ -13,14 +14,12 @@ round. notes/reading-a-profile.md explains how to read it.
 """
 import datetime
 import json
-import os
-import shutil
 import tempfile
 import textwrap
 from pathlib import Path
 
 from .lib import (build, child, device, experiments, files, lock, nsys, options, paths, profiling,
-                  results, setup, sizes, source, steps, term)
+                  results, setup, sizes, source, term)
 
 KEPT = paths.RECORDED / "profiles"
 ITERATIONS = 10  # of an experiment's variant
@@ -50,18 +49,15 @@ def main(args):
         here = {s: found[s.id, size] for s in chosen if (s.id, size) in found}
         if here:
             table(here, size)
-    if len(chosen) == 1:
-        advice(chosen[0], found[chosen[0].id, size_list[0]])
+    if len(chosen) == 1 and (first := found.get((chosen[0].id, size_list[0]))):
+        advice(chosen[0], first)
     return 0 if len(found) == len(chosen) * len(size_list) else 1
 
 
 def ncu():
     """The program, or the error that says where to get it."""
-    candidates = [os.environ.get("LADDER_NCU"), shutil.which("ncu"), "/usr/local/cuda/bin/ncu"]
-    candidates += sorted(map(str, Path("/opt/nvidia/nsight-compute").glob("*/ncu")), reverse=True)
-    for program in candidates:
-        if program and os.access(program, os.X_OK):
-            return program
+    if program := child.find("ncu", "LADDER_NCU", "/opt/nvidia/nsight-compute", "*/ncu"):
+        return program
     raise term.UserError(profiling.NO_TOOL)
 
 
@@ -255,8 +251,7 @@ def traced(tool, experiment, args):
     words = ["once", "--iterations", str(ITERATIONS)]
     words += ["--workloads", args.workload] if args.workload else []
     words += ["--variants", args.variant] if args.variant else []
-    paths.OUT.mkdir(exist_ok=True)
-    report = paths.OUT / "-".join(["nsys", experiment.id, *filter(None, [args.workload,
+    report = files.writable_folder(paths.OUT) / "-".join(["nsys", experiment.id, *filter(None, [args.workload,
                                                                          args.variant])])
     file = report.with_name(report.name + ".nsys-rep")
     file.unlink(missing_ok=True)  # of another time

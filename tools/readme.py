@@ -4,8 +4,9 @@
   ./ladder readme --check    only says what is stale (exit code 1), as the tests do
 
 Text between <!-- NAME:begin --> and <!-- NAME:end --> is replaced, in README.md (ladder-figure,
-ladder-table), in steps/*/README.md (measured, sweep, suite, diff), in traps/*/text.md (trap), in
-notes/power.md (without) and in notes that say what they want (cells). The numbers come from plots/results/ and from nowhere else.
+ladder-table), in steps/*/README.md (measured, sweep, suite, diff), in traps/*/text.md (trap) and in
+notes (without; cells, where the note says what it wants). The numbers come from plots/results/ and
+from nowhere else.
 """
 import hashlib
 import re
@@ -25,19 +26,18 @@ def arguments(parser):
 def main(args):
     known = steps.everything()
     recorded = load_recorded()
-    stale = [path for path, text in pages(known, recorded)
-             if path.read_text(encoding="utf-8") != text]
+    stale = {path: text for path, text in pages(known, recorded)
+             if path.read_text(encoding="utf-8") != text}
     old_figures = [file for file in recorded if not figure_is_fresh(file)]
     if args.check:
-        for path in stale + [figure_of(file) for file in old_figures]:
+        for path in [*stale, *map(figure_of, old_figures)]:
             term.say(f"stale: {paths.shown(path)}")
         if stale or old_figures:
             raise term.UserError("READMEs do not show what is recorded: run ./ladder readme", 1)
         return 0
-    for path, text in pages(known, recorded):
-        if path in stale:
-            files.write_text(path, text)
-            term.say(f"{paths.shown(path)}: filled in")
+    for path, text in stale.items():
+        files.write_text(path, text)
+        term.say(f"{paths.shown(path)}: filled in")
     for file in old_figures:
         for picture in draw_figure(file):
             term.say(f"{paths.shown(picture)}: drawn")
@@ -66,14 +66,11 @@ def pages(known, recorded):
             text = fill(text, "sweep", sweep_tables(step))
             text = fill(text, "suite", suite_tables(step))
             yield page, fill(text, "diff", diff_line(step, by_id.get(step.base)))
-    note = paths.ROOT / "notes" / "power.md"
-    if note.is_file():
-        yield note, fill(note.read_text(encoding="utf-8"), "without", without_tables(known))
+    left_out = without_tables(known)
     rows = {name: row for data in reversed(recorded.values()) for name, row in data.rows.items()}
     for note in sorted((paths.ROOT / "notes").glob("*.md")):
-        text = note.read_text(encoding="utf-8")
-        if cells.BLOCK.search(text):
-            yield note, cells.fill(text, rows)
+        text = fill(note.read_text(encoding="utf-8"), "without", left_out)
+        yield note, cells.fill(text, rows)
     for one in experiments.everything():
         page = one.folder / "README.md"
         if page.is_file():

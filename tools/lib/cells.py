@@ -11,6 +11,8 @@ A line is what it is | row:counter, numbers, + - * / and brackets. The first lin
 """
 import re
 
+from .term import UserError
+
 BLOCK = re.compile(r"(<!-- cells:begin ([^\n]+)\n(.*?)-->\n)(.*?)(<!-- cells:end -->)", re.S)
 OPERAND = re.compile(r"(\d\d_[\w.]+/[\w./]+):(\w+)")
 ARITHMETIC = re.compile(r"[-+*/(). 0-9e]+")
@@ -32,7 +34,7 @@ def table(unit, spec, rows):
 
 
 def evaluate(expression, rows):
-    """The value, or None where a row or its counter is missing. ValueError if it is nonsense."""
+    """The value, or None where a row or its counter is missing."""
     missing = []
 
     def operand(found):
@@ -43,12 +45,12 @@ def evaluate(expression, rows):
 
     plain = OPERAND.sub(operand, expression)
     if not ARITHMETIC.fullmatch(plain) or "**" in plain or "//" in plain:
-        raise ValueError(f"'{expression}' is no arithmetic on row:counter")
+        raise UserError(f"a note: '{expression}' is no arithmetic on row:counter")
     try:
         code = compile(plain, expression, "eval")
         return None if missing else eval(code, {"__builtins__": {}})  # digits and operators alone
     except (SyntaxError, TypeError, ZeroDivisionError):
-        raise ValueError(f"'{expression}' is no arithmetic on row:counter") from None
+        raise UserError(f"a note: '{expression}' is no arithmetic on row:counter") from None
 
 
 def number(value):

@@ -2,11 +2,13 @@
 import concurrent.futures
 import ctypes
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
 _running = set()  # processes of this and other threads, for `end_all`
@@ -82,6 +84,14 @@ def _new_lines(file, seen, on_line):
         for line in whole.decode(errors="replace").splitlines():
             on_line(line)
     return seen + len(whole) + len(newline)
+
+
+def find(name, variable, folder, pattern):
+    """A program of NVIDIA's: where `variable` says, in PATH, with the toolkit, or the newest in
+    `folder`; None where it is not."""
+    candidates = [os.environ.get(variable), shutil.which(name), f"/usr/local/cuda/bin/{name}",
+                  *sorted(map(str, Path(folder).glob(pattern)), reverse=True)]
+    return next((path for path in candidates if path and os.access(path, os.X_OK)), None)
 
 
 def side_by_side(jobs, work):

@@ -1,11 +1,9 @@
 """What Nsight Systems saw of an experiment: what the GPU did, and the host, and when nothing."""
 import csv
 import io
-import os
-import shutil
-from pathlib import Path
 from statistics import median
 
+from . import child
 from .term import UserError
 
 NO_TOOL = ("Nsight Systems (nsys) is not installed: it is in the CUDA toolkit and in "
@@ -16,12 +14,8 @@ REPORTS = (("cuda_gpu_trace", "cuda_api_sum"), ("gputrace", "cudaapisum"))
 
 def program():
     """nsys, or the error that says where to get it."""
-    candidates = [os.environ.get("LADDER_NSYS"), shutil.which("nsys"), "/usr/local/cuda/bin/nsys"]
-    candidates += sorted(map(str, Path("/opt/nvidia/nsight-systems").glob("*/bin/nsys")),
-                         reverse=True)
-    for path in candidates:
-        if path and os.access(path, os.X_OK):
-            return path
+    if path := child.find("nsys", "LADDER_NSYS", "/opt/nvidia/nsight-systems", "*/bin/nsys"):
+        return path
     raise UserError(NO_TOOL)
 
 

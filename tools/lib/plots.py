@@ -1,29 +1,21 @@
-"""Calls plots/plot.py with an interpreter that has matplotlib."""
+"""Calls plots/plot.py and its neighbours with an interpreter that has matplotlib."""
+import json
 from pathlib import Path
 
-from . import child, term
+from . import child, experiments, files, term
 
 SCRIPT = Path(__file__).resolve().parents[2] / "plots" / "plot.py"
 
 
 def experiment(setup, experiment_id, file, timelines, out, recorded=False):
     """Bars of its variants and, where some were drawn, timelines with a file for Perfetto."""
-    import json
-
-    from . import experiments, files
     if not setup.plot_python:
         return []
-    script, made = SCRIPT.with_name("experiment.py"), []
-    commands = [["bars", file, experiment_id]]
+    words = ["--recorded"] if recorded else []
+    script = SCRIPT.with_name("experiment.py")
+    made = _call(setup, script, "bars", file, experiment_id, "-o", out, *words)
     if Path(timelines).is_file():
-        commands.append(["timeline", timelines])
-    for words in commands:
-        done = child.run([setup.plot_python, script, *words, "-o", out,
-                          *(["--recorded"] if recorded else [])], limit=120)
-        if not done.ok:
-            raise term.UserError(child.why(done, 120), done.code or 2)
-        made += [Path(line) for line in done.out.splitlines() if line.strip()]
-    if Path(timelines).is_file():
+        made += _call(setup, script, "timeline", timelines, "-o", out, *words)
         made.append(Path(out) / f"timeline-{experiment_id}.perfetto.json")
         files.write_text(made[-1], json.dumps(experiments.chrome(
             experiments.load_timelines(timelines)), separators=(",", ":")) + "\n")
@@ -36,14 +28,17 @@ def draw(setup, file, out, kinds=("ladder", "sizes"), recorded=False, extra=()):
         return []
     made = []
     for kind in kinds:
-        command = [setup.plot_python, SCRIPT, kind, file, "-o", out, *extra]
-        if recorded:
-            command.append("--recorded")
-        progress = term.Progress()
-        done = child.run(command, limit=120, tick=lambda s: progress.show("drawing"))
-        progress.clear()
-        if done.ok:
-            made += [Path(line) for line in done.out.splitlines() if line.strip()]
-        else:
-            raise term.UserError(child.why(done, 120), done.code or 2)
+        made += _call(setup, SCRIPT, kind, file, "-o", out, *extra,
+                      *(["--recorded"] if recorded else []))
     return made
+
+
+def _call(setup, script, *words):
+    """The names that it prints."""
+    progress = term.Progress()
+    done = child.run([setup.plot_python, script, *words], limit=120,
+                     tick=lambda s: progress.show("drawing"))
+    progress.clear()
+    if not done.ok:
+        raise term.UserError(child.why(done, 120), done.code or 2)
+    return [Path(line) for line in done.out.splitlines() if line.strip()]
