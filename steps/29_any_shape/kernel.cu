@@ -2,8 +2,8 @@
 // base: 28_wide_tile
 // arch: 90a
 // unit: wgmma
-// New: four tiles and a choice for each shape (tiles.h); operands K- or MN-major; few tiles are split
-//      along K (epilogue.h); rows that TMA cannot take are padded first (pad.cu); gemm().
+// New: four tiles and a choice for each shape (tiles.h); operands K- or MN-major; few tiles are
+//      split along K (epilogue.h); rows that TMA cannot take are padded first (pad.cu); gemm().
 // Shapes: all; batches too.
 #include "tiles.h"
 
