@@ -139,6 +139,23 @@ class Run(Sandbox):
             self.assert_one_line_error(self.ladder("sweep", "03", wrong), "BLOCK_M=2..6")
         self.assert_one_line_error(self.ladder("sweep", "03", "BLOCK_M=1..99"), "too many")
 
+    def test_a_recorded_sweep(self):
+        copy = "03_smem_tile-BLOCK_M-32"
+        program = self.root / "bin" / copy
+        program.write_text((self.root / "bin/03_smem_tile").read_text().replace(
+            "03_smem_tile", copy))
+        program.chmod(0o755)
+        words = ("sweep", "03", "BLOCK_M=32", "--sizes", "4096", "--record", "--commit", "abc")
+        done = self.ladder(*words)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        kept = self.root / "plots/results/sweeps/fake-gpu/03_smem_tile-BLOCK_M.json"
+        self.assertTrue(results.load(kept).find(copy, (4096,) * 3, "burst"))
+        kept.unlink()
+        self.assert_one_line_error(self.ladder(*words, "--device", "emulated"), "times of a GPU")
+        self.no_gpu()
+        self.assert_one_line_error(self.ladder(*words), "no GPU")
+        self.assertFalse(kept.exists())
+
 
 class Record(Sandbox):
     FILE = "plots/results/fake-gpu.json"

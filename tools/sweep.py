@@ -11,10 +11,9 @@ to out/sweep-STEP.*; --record keeps them in plots/results/sweeps/ too, from a cl
 """
 import itertools
 import re
-import shutil
 
-from .lib import (emulated, files, options, paths, plots, results, session, setup, sizes, source,
-                  steps, term)
+from .lib import (copies, emulated, files, options, paths, plots, results, session, setup, sizes,
+                  source, steps, term)
 
 MOST = 64
 FOLDER = paths.BUILD / "sweep"
@@ -54,18 +53,20 @@ def main(args):
     device = options.choose_device("gpu" if args.record else args.device, ready)
     if device == "gpu" and not step.runs_on(ready.gpu.sm):
         raise term.UserError(f"{step.id} {step.why_not(ready.gpu.sm)}; --device emulated checks it")
-    names = write_copies(step, text, combinations)
-    copies = [copy for copy in steps.everything(FOLDER) if copy.id in names]
-    copies.sort(key=lambda copy: list(names).index(copy.id))
+    ids = ["-".join([step.id, *(f"{name}-{value}" for name, value in combination)])
+           for combination in combinations]
+    names = {copy: words(text, combination) for copy, combination in zip(ids, combinations)}
+    made = copies.write(FOLDER, step, {
+        copy: edited(text, combination) for copy, combination in zip(ids, combinations)})
     if device == "emulated":
-        return emulated.check(ready, copies, size_list, limit=args.time_limit, extra_steps=FOLDER,
+        return emulated.check(ready, made, size_list, limit=args.time_limit, extra_steps=FOLDER,
                               names=names, allowed=_refused)
     if args.record:
         name = "-".join([step.id, *(name for name, _ in choices)])
         kept = paths.RECORDED / "sweeps" / results.name_of(ready.gpu.name)
         kept = files.writable_folder(kept) / f"{name}.json"
     target = out / f"sweep-{step.id}.json"
-    run = session.Session(ready, copies, size_list or [(4096,) * 3], regimes, args.time_limit,
+    run = session.Session(ready, made, size_list or [(4096,) * 3], regimes, args.time_limit,
                           after_each=lambda s: results.save(s.merged(), target),
                           extra_steps=FOLDER, names=names, commit=commit)
     run.run()
@@ -75,8 +76,8 @@ def main(args):
     if args.record:
         results.save(run.merged(), kept)
         term.say(paths.shown(kept) + "; now ./ladder readme and ./ladder figures show it")
-    made = plots.draw(ready, target, out, ["sweep"], extra=["--name", target.stem])
-    term.say("\n" + ", ".join(paths.shown(p) for p in [target, *made]))
+    drawn = plots.draw(ready, target, out, ["sweep"], extra=["--name", target.stem])
+    term.say("\n" + ", ".join(paths.shown(p) for p in [target, *drawn]))
     # Values that are refused belong to a sweep; wrong results, crashes and hangs do not.
     return 1 if any(not _refused(reason) for _, _, reason in run.failures) else 0
 
@@ -113,22 +114,15 @@ def parse(word, source, step_id):
     return name, list(dict.fromkeys(values))
 
 
-def write_copies(step, source, combinations):
-    """{id of the copy: what to call it}; each folder a whole step whose base is the original."""
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    names = {}
-    for combination in combinations:
-        text = re.sub(r"^// base:.*$", f"// base: {step.id}", source, count=1, flags=re.M)
-        for name, value in combination:
-            text = re.sub(rf"^(constexpr \w+ {name} = )[^;]+;", rf"\g<1>{value};", text, count=1,
-                          flags=re.M)
-        same = all(constants(source)[name] == str(value) for name, value in combination)
-        copy = "-".join([step.id, *(f"{name}-{value}" for name, value in combination)])
-        folder = FOLDER / copy
-        folder.mkdir(parents=True)
-        for header in step.folder.glob("*.h"):
-            shutil.copy(header, folder)
-        files.write_text(folder / "kernel.cu", text)
-        names[copy] = ",".join(f"{name}={value}" for name, value in combination) + (
-            " as is" if same else "")
-    return names
+def edited(text, combination):
+    """The kernel with these values."""
+    for name, value in combination:
+        text = re.sub(rf"^(constexpr \w+ {name} = )[^;]+;", rf"\g<1>{value};", text, count=1,
+                      flags=re.M)
+    return text
+
+
+def words(text, combination):
+    """What to call a copy."""
+    same = all(constants(text)[name] == str(value) for name, value in combination)
+    return ",".join(f"{name}={value}" for name, value in combination) + (" as is" if same else "")

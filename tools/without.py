@@ -9,9 +9,9 @@ measured beside it and checked as always. The table says how many times as fast 
 notes/power.md reads one.
 """
 import dataclasses
-import shutil
 
-from .lib import (files, options, paths, results, session, setup, sizes, source, steps, term)
+from .lib import (copies, files, options, paths, results, session, setup, sizes, source, steps,
+                  term)
 
 FOLDER = paths.BUILD / "without"
 KEPT = paths.RECORDED / "without"
@@ -55,9 +55,10 @@ def main(args):
     ready = setup.ready()
     options.choose_device("gpu", ready)
     options.need_fit(step, ready.gpu)
-    names = write_copies(step, chosen)
-    copies = [copy for copy in steps.everything(FOLDER) if copy.id in names]
-    copies.sort(key=lambda copy: list(names).index(copy.id))
+    kernel = step.kernel.read_text(encoding="utf-8")
+    # The harness does not check a step with '-without-' in its name.
+    ids = {part.name: f"{step.id}-without-{part.name}" for part in chosen}
+    made = copies.write(FOLDER, step, {ids[p.name]: left_out(kernel, p) for p in chosen})
     before = results.load(target) if args.record and target.exists() else None
 
     def keep(run):
@@ -66,8 +67,9 @@ def main(args):
             kept = kept[:1] + [before] + kept  # the first one's context, the last one's rows
         results.save(results.merge(kept), target)
 
-    run = session.Session(ready, copies, size_list, regimes, args.time_limit, commit=commit,
-                          after_each=keep, extra_steps=FOLDER, names=names)
+    run = session.Session(ready, made, size_list, regimes, args.time_limit, commit=commit,
+                          after_each=keep, extra_steps=FOLDER,
+                          names={ids[part.name]: f"without {part.name}" for part in chosen})
     code = run.run()
     session.tell_failures(run)
     term.say(f"x before: against {step.id} as it is", term.DIM)
@@ -118,24 +120,6 @@ def left_out(kernel, part):
     for old, new in part.edits:
         kernel = kernel.replace(old, new)
     return kernel
-
-
-def write_copies(step, parts):
-    """{id of the copy: what to call it}; each folder a whole step whose base is the original. The
-    harness does not check a step with '-without-' in its name."""
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    kernel = step.kernel.read_text(encoding="utf-8")
-    names = {}
-    for part in parts:
-        copy = f"{step.id}-without-{part.name}"
-        folder = FOLDER / copy
-        folder.mkdir(parents=True)
-        for header in step.folder.glob("*.h"):
-            shutil.copy(header, folder)
-        text = left_out(kernel, part).replace(f"// base: {step.base}\n", f"// base: {step.id}\n", 1)
-        files.write_text(folder / "kernel.cu", text)
-        names[copy] = f"without {part.name}"
-    return names
 
 
 def table(step, data):
