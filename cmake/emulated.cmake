@@ -1,6 +1,7 @@
 # The emulated device: g++ and Boost.Context, no CUDA toolkit.
 if(NOT CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-  message(FATAL_ERROR "the emulated device is built with g++ 11 or later, not ${CMAKE_CXX_COMPILER_ID}")
+  message(FATAL_ERROR "the emulated device is built with g++ 11 or later, "
+                      "not ${CMAKE_CXX_COMPILER_ID}")
 endif()
 find_package(Boost REQUIRED COMPONENTS context)
 

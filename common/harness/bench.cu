@@ -123,12 +123,6 @@ std::string bench_size(const Program& program, const Options& options, const Siz
   return wrong;
 }
 
-std::string joined(const std::vector<std::string>& lines) {
-  std::string all;
-  for (const std::string& line : lines) all += (all.empty() ? "" : "; ") + line;
-  return all;
-}
-
 void refuse_debug_build() {
 #if defined(LADDER_DEBUG_BUILD)
   throw UsageError("this is a Debug build, which is never timed; build with "
@@ -157,7 +151,7 @@ int bench_command(const Program& program, const Options& options) {
       return 1;
     }
   }
-  if (!left_out.empty()) context.emplace_back("left_out", joined(left_out));
+  if (!left_out.empty()) context.emplace_back("left_out", joined(left_out, "; "));
   write_report(rows, context, options, file);
   return 0;
 }

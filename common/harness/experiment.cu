@@ -67,7 +67,8 @@ class Measurement {
   Measurement(const Program& program, const Peers& peers, const Nvml& nvml, std::string workload,
               Setup& setup)
       : program_(program), peers_(peers), workload_(std::move(workload)), setup_(setup),
-        stopwatch_(setup.sets, nvml, main_stream()), random_(peers.size > 1 ? 7 : std::random_device{}()) {
+        stopwatch_(setup.sets, nvml, main_stream()),
+        random_(peers.size > 1 ? 7 : std::random_device{}()) {
     for (const Variant& v : setup_.variants)
       contenders_.push_back(make_contender(setup_, v, stopwatch_.stream()));
   }
@@ -156,8 +157,8 @@ class Measurement {
     gpu::synchronize();
   }
 
-  /// Once more behind a kernel that takes its time, and then the poison: work that does not wait for
-  /// the stream is overwritten by it, and what the stream does not wait for is seen unfinished.
+  /// Once more behind a kernel that takes its time, and then the poison: work that does not wait
+  /// for the stream is overwritten by it, and what the stream does not wait for is seen unfinished.
   std::string out_of_order(size_t i) {
     if (!setup_.variants[i].checked || !setup_.poison_on) return "";
     const gpu::Stream stream = stopwatch_.stream();
@@ -220,7 +221,8 @@ class Measurement {
       if (variant.checked && setup_.flop > 0) c["tflops"] = setup_.flop / t * 1e-12;
       const double bytes = variant.bytes > 0 ? variant.bytes : variant.checked ? setup_.bytes : 0;
       if (bytes > 0) c["gb_per_s"] = bytes / t * 1e-9;
-      if (!setup_.floor.empty() && variant.checked) c["pct_floor"] = 100 * floor(seconds, round) / t;
+      if (!setup_.floor.empty() && variant.checked)
+        c["pct_floor"] = 100 * floor(seconds, round) / t;
       if (seen.count > 0 && seen.sum.power_w >= 0) c["power_w"] = seen.sum.power_w / seen.count;
       if (seen.count > 0 && seen.sum.sm_mhz >= 0)
         c["sm_clock_nvml_mhz"] = seen.sum.sm_mhz / seen.count;
@@ -276,12 +278,6 @@ bool make_setup(const Workload& workload, const ExperimentOptions& options, cons
   return true;
 }
 
-std::string joined(const std::vector<std::string>& lines) {
-  std::string all;
-  for (const std::string& line : lines) all += (all.empty() ? "" : "; ") + line;
-  return all;
-}
-
 int check_or_bench(const Program& program, const ExperimentOptions& options,
                    const std::vector<Workload>& workloads, const Peers& peers) {
   const bool benches = options.common.command == "bench", writes = peers.rank == 0;
@@ -290,7 +286,8 @@ int check_or_bench(const Program& program, const ExperimentOptions& options,
     throw UsageError("this is a Debug build, which is never timed; build with "
                      "-DCMAKE_BUILD_TYPE=Release");
 #endif
-  const OutputFile file(writes ? options.common.json : ""), drawing(writes ? options.timelines : "");
+  const OutputFile file(writes ? options.common.json : "");
+  const OutputFile drawing(writes ? options.timelines : "");
   std::vector<std::string> names;
   for (const Workload& w : workloads) {
     require_name(w.name, "workload");
@@ -330,7 +327,7 @@ int check_or_bench(const Program& program, const ExperimentOptions& options,
     fflush(stdout);
   }
   if (!writes) return 0;
-  if (!left_out.empty()) context.emplace_back("left_out", joined(left_out));
+  if (!left_out.empty()) context.emplace_back("left_out", joined(left_out, "; "));
   if (benches) {
     write_report(rows, context, options.common, file);
     if (!options.timelines.empty())

@@ -84,8 +84,8 @@ struct Setup {
   std::vector<Variant> variants;  // speedups are over the first
   std::function<void()> poison;   // makes all outputs something that no right answer is
   std::function<std::string(int set)> check;  // after a sync: "", or what is wrong
-  /// poison, enqueued on a stream, where that can be done. Then it is also checked that an iteration
-  /// begins after what is on its stream, and that its stream waits for all of it.
+  /// poison, enqueued on a stream, where that can be done. Then it is also checked that an
+  /// iteration begins after what is on its stream, and that its stream waits for all of it.
   std::function<void(gpu::Stream)> poison_on;
   double flop = 0, bytes = 0;     // of one iteration
   double block_seconds = 0.012;   // that a block is timed for; at least one iteration

@@ -21,8 +21,8 @@ struct RankInfo {
 };
 
 /// Reads RANK, WORLD_SIZE, LOCAL_RANK (torchrun), OMPI_COMM_WORLD_* (Open MPI), PMI_* (MPICH,
-/// Intel) or SLURM_*, and MASTER_ADDR, MASTER_PORT for where rank 0 is. Throws UsageError where they
-/// contradict each other, or where ranks of several hosts lack an address.
+/// Intel) or SLURM_*, and MASTER_ADDR, MASTER_PORT for where rank 0 is. Throws UsageError where
+/// they contradict each other, or where ranks of several hosts lack an address.
 RankInfo rank_info();
 
 constexpr int kPeerGone = 4;  // exit code of a rank that ended because another one had

@@ -65,6 +65,12 @@ std::vector<Size> parse_sizes(const std::string& words) {
   return sizes;
 }
 
+std::string joined(const std::vector<std::string>& words, const char* between) {
+  std::string all;
+  for (const std::string& word : words) all += (all.empty() ? "" : between) + word;
+  return all;
+}
+
 std::string quoted(const std::string& value) {
   std::string out = "\"";
   for (char c : value) {

@@ -39,6 +39,7 @@ Size parse_size(const std::string& word);
 /// Comma-separated sizes, at least one.
 std::vector<Size> parse_sizes(const std::string& words);
 std::vector<std::string> split(const std::string& words, char separator);
+std::string joined(const std::vector<std::string>& words, const char* between);
 /// A whole number from `low` to `high`; throws UsageError that names `what`.
 int64_t parse_integer(const std::string& word, const std::string& what, int64_t low, int64_t high);
 

@@ -92,8 +92,9 @@ void Timeline::begin(gpu::Stream stream) {
     GPU_CHECK(cudaEventRecord(after, stream));
     GPU_CHECK(cudaStreamSynchronize(stream));
   }
-  impl_->stamp_offset = (seconds_between(impl_->base, before) + seconds_between(impl_->base, after)) /
-                            2 - double(*stamp) * 1e-9;
+  const double middle =
+      (seconds_between(impl_->base, before) + seconds_between(impl_->base, after)) / 2;
+  impl_->stamp_offset = middle - double(*stamp) * 1e-9;
   cudaEventDestroy(before), cudaEventDestroy(after), cudaFreeHost(stamp);
   impl_->host.clear(), impl_->stamps.clear();
   impl_->begun = true;
