@@ -5,7 +5,7 @@
 
 namespace {
 
-/// Multiplies in `chunks` chunks, the last first; what the emulated device found, and if C is right.
+/// Multiplies in `chunks` chunks, the last first; what the emulated device found; is C right?
 bool right_in_chunks(Gemm& g, int chunks) {
   gpu::Buffer partial(size_t(chunks) * g.M * g.N * 4, "partial");
   const SplitK split(make_problem(g.M, g.N, g.K, g.A.get(), g.B.get(), g.C.get()),

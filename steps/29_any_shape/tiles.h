@@ -179,7 +179,7 @@ std::vector<Config> candidates_of(const GemmParams& p, int sms) {
       const int group_rows = facts.transposed ? 2400 : 2048;
       Config c{tile, cluster_m, 1, 1, ceil_div(group_rows, block_m * cluster_m), 0};
       const Cut whole = cut_of(p, c, sms);
-      // L2 holds about 50 MB: past that, clusters that drift apart read from memory again.
+      // Past what L2 keeps (an H200 has 63 MB), clusters that drift apart read from memory again.
       c.pace = whole.tiles >= 4 * whole.slots && p.K >= 4096;
       all.push_back(c);
       c.pace = 0;
