@@ -1,5 +1,5 @@
-"""Stands in for build/gpu/bin/3X_name: same command line, same files, invented numbers. The variable
-FAKE_<id> makes it fail."""
+"""Stands in for build/gpu/bin/3X_name: same command line, same files, invented numbers. The
+variable FAKE_<id> makes it fail."""
 import json
 import os
 import sys

@@ -73,7 +73,8 @@ class RealExports(unittest.TestCase):
                 self.assertRegex(export.build_line(text),
                                  r"^nvcc -std=c\+\+17 -O3 "
                                  r"-gencode arch=compute_\d+a?,code=sm_\d+a? x\.cu -o x$")
-                own = re.split(r'#include ".*"\n', step.kernel.read_text())  # its headers come before
+                # Its headers come before what is its own.
+                own = re.split(r'#include ".*"\n', step.kernel.read_text())
                 self.assertIn(own[-1].strip(), text)
 
 

@@ -54,6 +54,9 @@ class Generated(Sandbox):
 
 
 class Real(unittest.TestCase):
+    NAMES = ("measured", "diff", "sweep", "suite", "without", "trap", "ladder-table",
+             "ladder-figure")
+
     def test_real_pages_are_fresh(self):
         done = subprocess.run([sys.executable, str(ROOT / "ladder"), "readme", "--check"],
                               text=True, capture_output=True, cwd=ROOT,
@@ -61,14 +64,18 @@ class Real(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_markers_come_in_pairs(self):
-        for page in [ROOT / "README.md", *ROOT.glob("steps/*/README.md")]:
+        seen = set()
+        for page in [ROOT / "README.md", *ROOT.glob("steps/*/README.md"), *ROOT.glob("notes/*.md"),
+                     *ROOT.glob("traps/*/text.md")]:
             text = page.read_text()
-            for name in ("measured", "diff", "ladder-table", "ladder-figure"):
-                with self.subTest(page=page.parent.name, name=name):
+            for name in self.NAMES:
+                seen |= {name} if f"{name}:begin -->" in text else set()
+                with self.subTest(page=page.relative_to(ROOT), name=name):
                     self.assertEqual(text.count(f"<!-- {name}:begin -->"),
                                      text.count(f"<!-- {name}:end -->"))
-                    self.assertIn("\nX\n" if f"{name}:begin" in text else "",
+                    self.assertIn("\nX\n" if f"{name}:begin -->" in text else "",
                                   readme.fill(text, name, "X"))
+        self.assertEqual(seen, set(self.NAMES))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 import re
 import unittest
 
-from support import ROOT  # noqa: F401  (makes tools importable)
+import support  # noqa: F401  (makes tools importable)
 from tools.lib import sass, steps
 
 

@@ -86,7 +86,8 @@ class Traces(unittest.TestCase):
         self.assertEqual({w.role for w in again.warps}, {w.role for w in self.roles.warps})
 
     def test_bad_data(self):
-        for bad in ({}, {"format": 1}, {"format": 2}, {"format": 9}, [], {**synthetic_trace.make(), "warps": []},
+        for bad in ({}, {"format": 1}, {"format": 2}, {"format": 9}, [],
+                    {**synthetic_trace.make(), "warps": []},
                     {**synthetic_trace.make(), "warps": [{"cta": 0}]}):
             with self.assertRaises(UserError):
                 tracing.parse(bad)

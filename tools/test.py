@@ -5,7 +5,7 @@
 
 tools: the front door itself. cpp: the C++ tests. build: every step with nvcc for each of its
 targets; a register spill or a wgmma that ptxas serialises fails it, and so does an instruction that
-the source asks for and the machine code lacks. emulated: every step on the
+the source asks for and the machine code lacks; experiments too. emulated: every step on the
 emulated device at its awkward shapes, then with each barrier, wait, arrival and fence left out.
 exports: every step's single file compiled. gpu: on a GPU, the tests that need one. What cannot run
 here is skipped by name. The last line counts.
@@ -88,7 +88,7 @@ def test_tools(tally, ready, known):
             tally.fail(f"{file.stem}.{name}", "see below")
         if failed or not done.ok:
             if not failed:
-                tally.fail(file.stem, child.why(done, 300))
+                tally.fail(file.stem, child.why(done, 900))
             for line in done.err.splitlines()[-80:]:
                 term.say("        " + line)
         if count - len(failed) > 0:
@@ -137,7 +137,8 @@ def _machine_code(tally, ready, chosen, archs):
     beside = Path(ready.nvcc).with_name("cuobjdump")
     tool = beside if beside.is_file() else shutil.which("cuobjdump")
     if not tool:
-        tally.skip("machine code of every step", "no cuobjdump beside nvcc or on the path", len(chosen))
+        tally.skip("machine code of every step", "no cuobjdump beside nvcc or on the path",
+                   len(chosen))
         return
     bodies = sass.wrappers()
     jobs = [(step, target) for step in chosen for target in step.targets(archs)]

@@ -23,7 +23,8 @@ def check(setup, chosen, size_list=None, seed=None, limit=None, suite=False,
     table.header()
     wrong = []
     for step, outcome in child.side_by_side(
-            chosen, lambda step: failed.get(step.id) or _one(step, size_list, seed, limit, suite, random)):
+            chosen, lambda step: failed.get(step.id)
+            or _one(step, size_list, seed, limit, suite, random)):
         name = (names or {}).get(step.id, step.id)
         reason = outcome if isinstance(outcome, str) else outcome.reason
         if reason:

@@ -113,8 +113,8 @@ def shapes(outcome):
     found = []
     for row in (outcome.data or {}).get("benchmarks", []):
         counters = {k: v for k, v in row.items() if isinstance(v, (int, float)) and k != "right"}
-        found.append(("/".join(row["name"].split("/")[1:-1]), bool(row.get("right")), row.get("reason", ""),
-                      counters))
+        found.append(("/".join(row["name"].split("/")[1:-1]), bool(row.get("right")),
+                      row.get("reason", ""), counters))
     return found
 
 

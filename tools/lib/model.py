@@ -218,8 +218,9 @@ def _share(p, tile, clock):
     sectors, used = (tile.once.get(f"global_store_{what}", 0) for what in ("sectors", "bytes"))
     written = max(sectors * 32, tile.m * tile.n * 2.0)
     # Sectors that a request fills in part only are merged in L2, far slower.
-    rate = l2 if used > 24 * sectors else gpu.get("partial_store_tbs", 1) * 1e12 / clock / gpu["sms"]
-    store = (written if used > 24 * sectors else used) / rate + late["l2"]
+    whole = used > 24 * sectors
+    rate = l2 if whole else gpu.get("partial_store_tbs", 1) * 1e12 / clock / gpu["sms"]
+    store = (written if whole else used) / rate + late["l2"]
     start = late["tma_hbm"] if facts.copies == "tma" else late["hbm"]
     if facts.persistent or facts.stream_k:  # the next tile's copies fly already
         start = 0.0
