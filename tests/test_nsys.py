@@ -109,6 +109,7 @@ esac
         self.assert_one_line_error(self.ladder("profile", "31"), "no GPU memory")
         self.assert_one_line_error(self.ladder("profile", "31,10"), "apart")
         self.assert_one_line_error(self.ladder("profile", "31", "--record"), "./ladder record")
+        self.assert_one_line_error(self.ladder("profile", "03", "--variant", "x"), "experiments")
 
     def test_without_the_tool(self):
         if nsys_is_here():

@@ -122,6 +122,11 @@ class Suite(Sandbox):
             done = self.ladder("record", "--merge", f"half-{half}.json", "-o", "whole.json")
             self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(results.load(self.root / "whole.json").rows.keys(), data.rows.keys())
+        file.unlink()  # and to its place, which is not that of the steps
+        done = self.ladder("record", "--suite", "--merge", "whole.json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(results.load(file).rows.keys(), data.rows.keys())
+        self.assertFalse((self.root / "plots/results/fake-gpu.json").exists())
         self.behave(STEP, "crash")  # with --resume it is not even started
         done = self.ladder("record", "17", "--suite", "--regimes", "burst", "--resume")
         self.assertEqual(done.returncode, 0, done.stderr)

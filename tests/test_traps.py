@@ -121,6 +121,7 @@ class Command(Sandbox):
     def test_recorded(self):
         self.gpu()
         self.assert_one_line_error(self.ladder("learn", "trap", "all", "--record"), "clean commit")
+        self.assert_one_line_error(self.ladder("learn", "grade", "11", "--record"), "traps alone")
         self.env["LADDER_COMMIT"] = "0123456789abcdef"
         done = self.ladder("learn", "trap", "all", "--record")
         self.assertEqual(done.returncode, 0, done.stderr)

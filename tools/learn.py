@@ -38,6 +38,8 @@ def main(args):
         return show()
     if args.action == "trap":
         return learn_trap.main(args)
+    if args.record:
+        raise term.UserError("--record keeps numbers of traps alone")
     if not args.what:
         raise term.UserError(f"which one? ./ladder learn {args.action} "
                              f"{'12' if args.action == 'hunt' else '11'}; ./ladder learn list")

@@ -40,6 +40,8 @@ def main(args):
     chosen, programs = experiments.pick(args.steps)
     if programs:
         return timelines(chosen, programs, args)
+    if args.workload or args.variant:
+        raise term.UserError("--workload and --variant are of experiments; steps have --sizes")
     size_list = sizes.parse(args.sizes)
     if args.recorded:
         found = _recorded(chosen, size_list)

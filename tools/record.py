@@ -6,6 +6,7 @@
   ./ladder record 30                                 an experiment and its timelines (30-33)
   ./ladder record 29 --suite                         the suite: plots/results/suite/<gpu>.json
   ./ladder record --merge out/nvidia-h200.json       takes a file from another machine
+  ./ladder record --suite --merge FILE               one of the suite
 
 Only from a clean commit, so that a number can be traced; a GPU machine without .git trusts the id
 handed in with --commit. Rows are added to a file of the same GPU, driver and method only; --fresh
@@ -38,12 +39,13 @@ def arguments(parser):
 
 
 def main(args):
+    wants_suite = options.wants_suite(args)
     if args.merge:
         return _merge(args)
     if forced := [name for name in os.environ if name.startswith("LADDER_GEMM_")]:
         raise term.UserError(f"{forced[0]} is set: what is recorded must be what a step does by "
                              "itself; unset it")
-    if options.wants_suite(args):
+    if wants_suite:
         return _suite(args)
     chosen, around = experiments.pick(args.steps)
     if around:
@@ -80,7 +82,8 @@ def main(args):
     session.tell_failures(run)
     if not args.no_ceilings:
         code = _ceilings(ready, fit[0], regimes, commit, recorded, target, args) or code
-    term.say("\n" + paths.shown(target) + "; now ./ladder readme fills in tables and figures")
+    if target.exists():
+        term.say("\n" + paths.shown(target) + "; now ./ladder readme and ./ladder figures")
     return code
 
 
@@ -137,7 +140,8 @@ def _suite(args):
     run = suite.Session(ready, step, chosen, regimes, args.time_limit, (commit, False),
                         after_each=keep)
     code = run.run(skip=have)
-    term.say("\n" + paths.shown(target) + "; now ./ladder readme and ./ladder figures")
+    if target.exists():
+        term.say("\n" + paths.shown(target) + "; now ./ladder readme and ./ladder figures")
     return code
 
 
@@ -194,7 +198,8 @@ def _merge(args):
     if problems:
         raise term.UserError(f"{paths.shown(args.merge)}: {problems[0]}"
                              + (f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""))
-    target = args.out or paths.RECORDED / results.file_of(new.context["gpu"])
+    folder = suite.KEPT if args.suite else paths.RECORDED
+    target = args.out or folder / results.file_of(new.context["gpu"])
     recorded = results.load(target) if target.exists() else results.Results()
     before = set(recorded.rows)
     add(recorded, new, args.fresh)
