@@ -253,8 +253,8 @@ def traced(tool, experiment, args):
     words = ["once", "--iterations", str(ITERATIONS)]
     words += ["--workloads", args.workload] if args.workload else []
     words += ["--variants", args.variant] if args.variant else []
-    report = files.writable_folder(paths.OUT) / "-".join(["nsys", experiment.id, *filter(None, [args.workload,
-                                                                         args.variant])])
+    report = files.writable_folder(paths.OUT) / "-".join(
+        ["nsys", experiment.id, *filter(None, [args.workload, args.variant])])
     file = report.with_name(report.name + ".nsys-rep")
     file.unlink(missing_ok=True)  # of another time
     limit = args.time_limit or 240

@@ -69,8 +69,8 @@ struct LaunchConfig {
 template <class... Params>
 void allow_dynamic_smem(void (*kernel)(Params...), size_t bytes) {
   if (const size_t have = size_t(max_smem_per_block()); bytes > have)
-    throw Error("needs " + std::to_string(bytes) + " bytes of shared memory per block, this GPU has " +
-                std::to_string(have));
+    throw Error("needs " + std::to_string(bytes) + " bytes of shared memory per block, this GPU " +
+                "has " + std::to_string(have));
   GPU_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes)));
 }
 
@@ -205,7 +205,7 @@ inline CUtensorMap tensor_map(const void* base, std::initializer_list<int64_t> s
   return map;
 }
 
-/// A matrix of `rows` x `cols`, rows `ld` elements apart, copied in boxes of `box_rows` x `box_cols`.
+/// A matrix of `rows` x `cols`, rows `ld` elements apart, in boxes of `box_rows` x `box_cols`.
 inline CUtensorMap tensor_map_2d(const void* base, int64_t rows, int64_t cols, int64_t ld,
                                  int box_rows, int box_cols, Swizzle swizzle,
                                  Type type = Type::f16) {

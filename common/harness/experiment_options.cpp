@@ -60,7 +60,8 @@ std::vector<size_t> chosen(const std::vector<std::string>& known,
                            const std::vector<std::string>& asked, const std::string& what) {
   for (const std::string& name : asked)
     if (!contains(known, name))
-      throw UsageError("there is no " + what + " \"" + name + "\"; there are " + joined(known, ", "));
+      throw UsageError("there is no " + what + " \"" + name + "\"; there are " +
+                       joined(known, ", "));
   std::vector<size_t> indices;
   for (size_t i = 0; i < known.size(); ++i)
     if (asked.empty() || contains(asked, known[i])) indices.push_back(i);

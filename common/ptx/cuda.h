@@ -26,7 +26,7 @@ PTX_FN void label(const void*, size_t, const char*, int = -1) {}
 
 // ---- cp.async: global to shared, asynchronous (sm_80; PTX "cp.async") --------------------------
 
-/// Copies BYTES = 4, 8 or 16, through L1; writes zeros where `valid` is false. Both aligned to BYTES.
+/// Copies BYTES = 4, 8 or 16, through L1; zeros where `valid` is false. Both aligned to BYTES.
 template <int BYTES>
 PTX_FN void cp_async_ca(void* smem, const void* gmem, bool valid = true) {
   static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "cp.async copies 4, 8 or 16 bytes");
@@ -40,8 +40,8 @@ PTX_FN void cp_async_cg_16(void* smem, const void* gmem, bool valid = true) {
                "r"(valid ? 16 : 0)
                : "memory");
 }
-/// The same where the matrix ends inside the 16 bytes: copies the first `bytes`, 0 to 16, and writes
-/// zeros after them. Both addresses are aligned to 16 all the same.
+/// The same where the matrix ends inside the 16 bytes: copies the first `bytes`, 0 to 16, and
+/// writes zeros after them. Both addresses are aligned to 16 all the same.
 PTX_FN void cp_async_cg_16_part(void* smem, const void* gmem, int bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(smem_addr(smem)), "l"(gmem),
                "r"(bytes)
@@ -226,7 +226,7 @@ PTX_FN uint32_t cluster_ctarank() {
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
-/// The same place in the shared memory of another CTA of the cluster, for ordinary loads and stores.
+/// The same place in shared memory of another CTA of the cluster, for ordinary loads and stores.
 template <class T>
 PTX_FN T* mapa(T* smem, uint32_t cta) {
   uint64_t there;
@@ -359,7 +359,7 @@ PTX_FN void wgmma_wait_group(float (&acc)[TILES][REGS]) {
 #pragma unroll
   for (int i = 0; i < TILES * REGS; ++i) asm volatile("" : "+f"(acc[i / REGS][i % REGS])::"memory");
 }
-/// Takes registers from the pool of the CTA, or gives them back; the whole warpgroup. 24-256, in 8s.
+/// Takes registers from the pool of the CTA, or gives them back; all the warpgroup. 24-256, in 8s.
 template <int REGS>
 PTX_FN void setmaxnreg_inc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGS));

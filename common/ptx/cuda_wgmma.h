@@ -6,8 +6,8 @@ namespace ptx {
 
 enum class Major { k, mn };  // which index of an operand is contiguous in shared memory
 
-// acc[REGS = N / 2]: register 4 * j + i of thread t holds row 16 * (t / 32) + t % 32 / 4 + 8 * (i / 2),
-// column 8 * j + 2 * (t % 4) + i % 2. `scale_d` 0 overwrites acc, 1 adds to it.
+// acc[REGS = N / 2]: register 4 * j + i of thread t holds row 16 * (t / 32) + t % 32 / 4 +
+// 8 * (i / 2), column 8 * j + 2 * (t % 4) + i % 2. `scale_d` 0 overwrites acc, 1 adds to it.
 // A and B by matrix descriptors in shared memory (PTX "Matrix Descriptor").
 #define R8(i)                                                                                \
   "+f"(acc[i]), "+f"(acc[i + 1]), "+f"(acc[i + 2]), "+f"(acc[i + 3]), "+f"(acc[i + 4]),      \

@@ -3,9 +3,9 @@
 //   out[i][y][x][n] = sum over taps (dy, dx) and c of in[i][y + dy][x + dx][c] * w[n][tap][c]
 // is a GEMM of images * height * width rows, channels_out columns and filter * filter *
 // channels_in of K. Its A would be every pixel's neighbourhood, 9 copies of the image for 3x3. It
-// need not exist: a tile's 128 rows are a box of pixels, say 8x8 of two images, and for another tap the same
-// box is read a pixel further on. Where it sticks out of the images TMA delivers zeros, which is the
-// padding, and what sticks out of C it does not store.
+// need not exist: a tile's 128 rows are a box of pixels, say 8x8 of two images, and for another
+// tap the same box is read a pixel further on. Where it sticks out of the images TMA delivers
+// zeros, which is the padding, and what sticks out of C it does not store.
 #include "variant_batched.cu"
 
 #include "example.h"

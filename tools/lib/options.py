@@ -28,7 +28,7 @@ def wants_suite(args):
 def add_kinds(parser):
     parser.add_argument("--kinds", metavar="KIND[,KIND]",
                         help="the sizes in these layouts and types: NT, NT-bf16, TN-f16-f32-batch4 "
-                        "(A's and B's layout, N row-major, T column-major; for --sizes 4096/NT too)")
+                        "(A's and B's layout, N row-major, T column-major; also --sizes 4096/NT)")
 
 
 def add_device(parser):
