@@ -123,13 +123,6 @@ std::string bench_size(const Program& program, const Options& options, const Siz
   return wrong;
 }
 
-void refuse_debug_build() {
-#if defined(LADDER_DEBUG_BUILD)
-  throw UsageError("this is a Debug build, which is never timed; build with "
-                   "-DCMAKE_BUILD_TYPE=Release");
-#endif
-}
-
 }  // namespace
 
 int bench_command(const Program& program, const Options& options) {

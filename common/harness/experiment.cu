@@ -281,11 +281,7 @@ bool make_setup(const Workload& workload, const ExperimentOptions& options, cons
 int check_or_bench(const Program& program, const ExperimentOptions& options,
                    const std::vector<Workload>& workloads, const Peers& peers) {
   const bool benches = options.common.command == "bench", writes = peers.rank == 0;
-#if defined(LADDER_DEBUG_BUILD)
-  if (benches)
-    throw UsageError("this is a Debug build, which is never timed; build with "
-                     "-DCMAKE_BUILD_TYPE=Release");
-#endif
+  if (benches) refuse_debug_build();
   const OutputFile file(writes ? options.common.json : "");
   const OutputFile drawing(writes ? options.timelines : "");
   std::vector<std::string> names;

@@ -81,6 +81,13 @@ Context make_context(const Options& options, const GpuInfo& gpu, const Nvml& nvm
           {"method", std::to_string(kMethod)}};
 }
 
+void refuse_debug_build() {
+#if defined(LADDER_DEBUG_BUILD)
+  throw UsageError("this is a Debug build, which is never timed; build with "
+                   "-DCMAKE_BUILD_TYPE=Release");
+#endif
+}
+
 void write_report(const std::vector<Row>& rows, const Context& context, const Options& options,
                   const OutputFile& file) {
   if (rows.empty()) {  // all was left out; the library would call that an error

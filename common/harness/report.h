@@ -23,6 +23,9 @@ using Context = std::vector<std::pair<std::string, std::string>>;
 /// commit dirty method. (Google Benchmark adds the date.)
 Context make_context(const Options& options, const GpuInfo& gpu, const Nvml& nvml);
 
+/// Throws where this is a Debug build: its times mean nothing.
+void refuse_debug_build();
+
 /// Writes Google Benchmark's JSON to `file`, and its console where a --benchmark_ flag asks.
 void write_report(const std::vector<Row>& rows, const Context& context, const Options& options,
                   const OutputFile& file);
