@@ -34,6 +34,7 @@ class Wrappers(unittest.TestCase):
     def test_each_is_called_by_a_test(self):
         tests = "".join(f.read_text() for f in (ROOT / "tests").glob("emulator_*.cpp"))
         tests += (ROOT / "tests" / "agreement.cu").read_text()
+        tests = re.sub(r"//.*", "", tests)  # a name in a comment is no call
         missing = [n for n in sorted(self.cuda) if not re.search(r"\b" + n + r"\b", tests)]
         self.assertEqual(missing, [])
 

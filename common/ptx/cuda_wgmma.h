@@ -50,38 +50,6 @@ PTX_FN void wgmma_m64n128k16_f16(float (&acc)[64], uint64_t desc_a, uint64_t des
       : "memory");
 }
 template <Major MAJOR_A, Major MAJOR_B>
-PTX_FN void wgmma_m64n144k16_f16(float (&acc)[72], uint64_t desc_a, uint64_t desc_b, int scale_d) {
-  asm volatile(
-      "{ .reg .pred p; setp.ne.b32 p, %74, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n144k16.f32.f16.f16 {" P0 ", " P32
-      ", %64, %65, %66, %67, %68, %69, %70, %71}, %72, %73, p, 1, 1, %75, %76; }"
-      : R32(0), R32(32), R8(64)
-      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
-      : "memory");
-}
-template <Major MAJOR_A, Major MAJOR_B>
-PTX_FN void wgmma_m64n160k16_f16(float (&acc)[80], uint64_t desc_a, uint64_t desc_b, int scale_d) {
-  asm volatile(
-      "{ .reg .pred p; setp.ne.b32 p, %82, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n160k16.f32.f16.f16 {" P0 ", " P32
-      ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, "
-      "%79}, %80, %81, p, 1, 1, %83, %84; }"
-      : R32(0), R32(32), R8(64), R8(72)
-      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
-      : "memory");
-}
-template <Major MAJOR_A, Major MAJOR_B>
-PTX_FN void wgmma_m64n176k16_f16(float (&acc)[88], uint64_t desc_a, uint64_t desc_b, int scale_d) {
-  asm volatile(
-      "{ .reg .pred p; setp.ne.b32 p, %90, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n176k16.f32.f16.f16 {" P0 ", " P32
-      ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, "
-      "%79, %80, %81, %82, %83, %84, %85, %86, %87}, %88, %89, p, 1, 1, %91, %92; }"
-      : R32(0), R32(32), R8(64), R8(72), R8(80)
-      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
-      : "memory");
-}
-template <Major MAJOR_A, Major MAJOR_B>
 PTX_FN void wgmma_m64n192k16_f16(float (&acc)[96], uint64_t desc_a, uint64_t desc_b, int scale_d) {
   asm volatile(
       "{ .reg .pred p; setp.ne.b32 p, %98, 0;\n"
@@ -129,38 +97,6 @@ PTX_FN void wgmma_m64n128k16_bf16(float (&acc)[64], uint64_t desc_a, uint64_t de
       "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" P0 ", " P32
       "}, %64, %65, p, 1, 1, %67, %68; }"
       : R32(0), R32(32)
-      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
-      : "memory");
-}
-template <Major MAJOR_A, Major MAJOR_B>
-PTX_FN void wgmma_m64n144k16_bf16(float (&acc)[72], uint64_t desc_a, uint64_t desc_b, int scale_d) {
-  asm volatile(
-      "{ .reg .pred p; setp.ne.b32 p, %74, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n144k16.f32.bf16.bf16 {" P0 ", " P32
-      ", %64, %65, %66, %67, %68, %69, %70, %71}, %72, %73, p, 1, 1, %75, %76; }"
-      : R32(0), R32(32), R8(64)
-      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
-      : "memory");
-}
-template <Major MAJOR_A, Major MAJOR_B>
-PTX_FN void wgmma_m64n160k16_bf16(float (&acc)[80], uint64_t desc_a, uint64_t desc_b, int scale_d) {
-  asm volatile(
-      "{ .reg .pred p; setp.ne.b32 p, %82, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n160k16.f32.bf16.bf16 {" P0 ", " P32
-      ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, "
-      "%79}, %80, %81, p, 1, 1, %83, %84; }"
-      : R32(0), R32(32), R8(64), R8(72)
-      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
-      : "memory");
-}
-template <Major MAJOR_A, Major MAJOR_B>
-PTX_FN void wgmma_m64n176k16_bf16(float (&acc)[88], uint64_t desc_a, uint64_t desc_b, int scale_d) {
-  asm volatile(
-      "{ .reg .pred p; setp.ne.b32 p, %90, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n176k16.f32.bf16.bf16 {" P0 ", " P32
-      ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, "
-      "%79, %80, %81, %82, %83, %84, %85, %86, %87}, %88, %89, p, 1, 1, %91, %92; }"
-      : R32(0), R32(32), R8(64), R8(72), R8(80)
       : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
       : "memory");
 }

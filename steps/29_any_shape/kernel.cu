@@ -58,6 +58,7 @@ __device__ constexpr int k16_bytes(ptx::Major major) {
 template <Type TYPE, ptx::Major A, ptx::Major B, int REGS>
 __device__ void multiply(float (&acc)[REGS], uint64_t desc_a, uint64_t desc_b, int scale_d) {
   constexpr bool f16 = TYPE == Type::f16;
+  static_assert(REGS == 128 || REGS == 100 || REGS == 64 || REGS == 32, "none of those below");
   if constexpr (REGS == 128 && f16) ptx::wgmma_m64n256k16_f16<A, B>(acc, desc_a, desc_b, scale_d);
   if constexpr (REGS == 128 && !f16) ptx::wgmma_m64n256k16_bf16<A, B>(acc, desc_a, desc_b, scale_d);
   if constexpr (REGS == 100 && f16) ptx::wgmma_m64n200k16_f16<A, B>(acc, desc_a, desc_b, scale_d);

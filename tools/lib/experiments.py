@@ -254,14 +254,16 @@ def parse_timelines(text, name):
     """The file of drawn iterations; a damaged one is an error that says so."""
     try:
         data = json.loads(text)
-        assert isinstance(data["context"], dict)
+        well = isinstance(data["context"], dict)
         for line in data["timelines"]:
-            assert isinstance(line["workload"], str) and isinstance(line["variant"], str)
+            well &= isinstance(line["workload"], str) and isinstance(line["variant"], str)
             for span in line["spans"]:
-                assert isinstance(span["lane"], str) and isinstance(span["name"], str)
-                assert float(span["end_us"]) >= float(span["begin_us"])
-    except (ValueError, KeyError, TypeError, AssertionError):
-        raise UserError(f"{name} is no file of timelines: damaged, or of something else") from None
+                well &= isinstance(span["lane"], str) and isinstance(span["name"], str)
+                well &= float(span["end_us"]) >= float(span["begin_us"])
+    except (ValueError, KeyError, TypeError):
+        well = False
+    if not well:
+        raise UserError(f"{name} is no file of timelines: damaged, or of something else")
     return data
 
 
