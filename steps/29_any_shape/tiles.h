@@ -29,7 +29,7 @@ struct Tile {
   static constexpr int WG_M = TRANSPOSED ? BLOCK_M : 64, WG_N = TRANSPOSED ? 128 : BLOCK_N;
   static constexpr int REGS = (TRANSPOSED ? BLOCK_M : BLOCK_N) / 2;  // of a slab
   // Rows that are staged at once.
-  static constexpr int PART_M = !TRANSPOSED ? 64 : BLOCK_M % 40 == 0 ? 40 : 16;
+  static constexpr int PART_M = TRANSPOSED == 0 ? 64 : BLOCK_M % 40 == 0 ? 40 : 16;
   static constexpr int PARTS = WG_M / PART_M * (TRANSPOSED ? 1 : BLOCK_N / 64);
   // Whether the ring, once it is empty, holds the sums of a tile: then a cluster can share it.
   static constexpr bool SHARED = BLOCK_M * (BLOCK_N + 4 * NUM_CONSUMERS * SUMS_PAD) * 4 <=
