@@ -158,8 +158,16 @@ function(add_trace_program id file base arch unit)
   endforeach()
   # A few spilled registers are no error here: no guard around nvcc.
   set_target_properties(step_${id}.trace PROPERTIES CUDA_COMPILER_LAUNCHER "")
+  # Both define what a step gives to others, such as 29's gemm(): the traced one keeps its own.
+  set(traced "${CMAKE_CURRENT_BINARY_DIR}/${id}.trace.o")
+  add_custom_command(
+    OUTPUT "${traced}"
+    COMMAND ${CMAKE_COMMAND} -DNM=${CMAKE_NM} -DOBJCOPY=${CMAKE_OBJCOPY}
+            "-DFROM=$<TARGET_OBJECTS:step_${id}.trace>" "-DTO=${traced}"
+            -P "${PROJECT_SOURCE_DIR}/cmake/localize.cmake"
+    DEPENDS step_${id}.trace "$<TARGET_OBJECTS:step_${id}.trace>" cmake/localize.cmake VERBATIM)
   add_executable(${id}.trace EXCLUDE_FROM_ALL common/harness/main.cpp
-                 $<TARGET_OBJECTS:step_${id}> $<TARGET_OBJECTS:step_${id}.trace>)
+                 $<TARGET_OBJECTS:step_${id}> "${traced}")
   target_compile_definitions(${id}.trace PRIVATE LADDER_STEP="${id}" LADDER_BASE="${base}"
                                                  LADDER_ARCH="${arch}" LADDER_UNIT="${unit}")
   target_link_libraries(${id}.trace PRIVATE harness)

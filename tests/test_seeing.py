@@ -137,6 +137,26 @@ class Backend(unittest.TestCase):
                 capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
 
+    @unittest.skipUnless(shutil.which("cmake") and shutil.which("g++"), "cmake or g++ is not there")
+    def test_a_step_may_stand_beside_its_traced_self(self):
+        """What a step defines for others (29's gemm) stays inside of the traced object."""
+        with tempfile.TemporaryDirectory() as folder:
+            def run(*command):
+                done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+                return done.returncode, done.stdout + done.stderr
+            for name, number in (("plain", 1), ("traced", 2)):
+                Path(folder, f"{name}.cpp").write_text(
+                    "#include <string>\nint counter = 0;\nstd::string gemm() { return \"x\"; }\n"
+                    f"int {name}() {{ return {number} + counter + int(gemm().size()); }}\n")
+                self.assertEqual(run("g++", "-c", f"{name}.cpp")[0], 0)
+            Path(folder, "main.cpp").write_text("int plain();\nint main() { return plain(); }\n")
+            link = ("g++", "main.cpp", "plain.o")
+            self.assertIn("multiple definition", run(*link, "traced.o")[1])
+            code, said = run("cmake", "-DNM=nm", "-DOBJCOPY=objcopy", "-DFROM=traced.o",
+                             "-DTO=local.o", "-P", ROOT / "cmake" / "localize.cmake")
+            self.assertEqual(code, 0, said)
+            self.assertEqual(run(*link, "local.o")[0], 0)
+
 
 class Facts(unittest.TestCase):
     TEXT = """

@@ -6,6 +6,7 @@
 #include "common/step.h"
 
 namespace few_tiles {
+namespace {
 
 constexpr int BLOCK_M = 128;
 constexpr int BLOCK_N = 128;
@@ -43,17 +44,17 @@ constexpr int STAGE_BYTES = sizeof(SharedStorage::a[0]) + sizeof(SharedStorage::
 constexpr int A_K16_BYTES = WGMMA_K * sizeof(half);          // 16 k further in a row of A,
 constexpr int B_K16_BYTES = WGMMA_K * BOX_N * sizeof(half);  // 16 rows of k further in a box of B
 
-__device__ inline uint64_t matrix_desc(const void* tile, int lbo, int sbo) {
+__device__ uint64_t matrix_desc(const void* tile, int lbo, int sbo) {
   return uint64_t(ptx::smem_addr(tile) & 0x3FFFF) >> 4 | uint64_t(lbo >> 4) << 16 |
          uint64_t(sbo >> 4) << 32 | uint64_t{1} << 62;
 }
 
-__device__ inline uint64_t advance(uint64_t desc, int bytes) {
+__device__ uint64_t advance(uint64_t desc, int bytes) {
   return (desc & ~uint64_t{0xFFFFFFFF}) | (uint32_t(desc) + (bytes >> 4));
 }
 
 // Which of the CTAs that share a tile adds up a group of 8 columns.
-__device__ inline int owner(int group, int sharers) { return group * sharers / GROUPS; }
+__device__ int owner(int group, int sharers) { return group * sharers / GROUPS; }
 
 // What one thread leaves for others and finds from them.
 struct Workspace {
@@ -68,7 +69,7 @@ struct Workspace {
 // Adds what the others have left to the sums of this CTA's columns, AT_ONCE groups by 16 / AT_ONCE
 // pieces in flight; in an order that depends on nothing but who it is: same bits each run.
 template <int AT_ONCE>
-__device__ inline void add_others(float (&acc)[BLOCK_N / 2], int piece, const Workspace& from) {
+__device__ void add_others(float (&acc)[BLOCK_N / 2], int piece, const Workspace& from) {
   const int sharers = from.sharers;
 #pragma unroll
   for (int j = 0; j < GROUPS; j += AT_ONCE) {
@@ -92,7 +93,7 @@ __device__ inline void add_others(float (&acc)[BLOCK_N / 2], int piece, const Wo
 }
 
 // Four lanes have two columns each of four groups of 8; now each has all 8 of one group.
-__device__ inline void turn_round(uint32_t (&pair)[4], int lane_id) {
+__device__ void turn_round(uint32_t (&pair)[4], int lane_id) {
   const bool high = lane_id & 2, odd = lane_id & 1;
   const auto trade = [](uint32_t& a, uint32_t& b, bool first, int lane) {
     const uint32_t got = __shfl_xor_sync(~0u, first ? a : b, lane);
@@ -208,11 +209,11 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
 }
 
 // Do the tiles leave more than half of the SMs idle?
-inline bool suits(const Problem& p) {
+bool suits(const Problem& p) {
   return ceil_div(p.M, BLOCK_M) * ceil_div(p.N, BLOCK_N) * 2 <= gpu::num_sms();
 }
 
-inline Launch prepare(const Problem& p) {
+Launch prepare(const Problem& p) {
   using gpu::Swizzle;
   const int M = int(p.M), N = int(p.N), K = int(p.K);
   auto* C = static_cast<half*>(p.C);
@@ -237,4 +238,5 @@ inline Launch prepare(const Problem& p) {
   };
 }
 
+}  // namespace
 }  // namespace few_tiles

@@ -115,7 +115,7 @@ def parse(text, values=None, name="the kernel"):
     facts.producer = has(r"empty_bar|empty\[")
     facts.persistent = has(r"tile \+= |gridDim\.x")
     facts.tma_store = has(r"tma_store_[23]d")
-    facts.stream_k = has(r"red_add_release|wait_until")
+    facts.stream_k = has(r"red_add_release")
     facts.multicast = has(r"tma_load_[23]d_multicast")
     return facts
 
