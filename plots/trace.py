@@ -42,12 +42,14 @@ def name_of(warp, trace):
 
 
 def middle(trace, warps, cycles):
-    """A window in the steady state: half-way through the first multiplying warp's main loop."""
+    """A window in the steady state: half-way through the first multiplying warp's main loop, where
+    the others have events too."""
     chosen = [w for w in warps if w.role != "producer"] or warps
-    begin, end = chosen[0].begin, chosen[0].end
-    if trace.unit == "wgmma":  # of a persistent kernel, its first tile
-        ends = [e.end for e in chosen[0].events if e.kind == "wgmma_wait" and e.n == 0]
-        end = ends[0] if ends else end
+    begin = max(w.begin for w in warps if w.begin < chosen[0].end)
+    end = chosen[0].end
+    waits = [e for e in chosen[0].events if e.kind == "wgmma_wait"]
+    if any(e.n for e in waits):  # of a persistent kernel, its first tile
+        end = next((e.end for e in waits if e.n == 0), end)
     start = max(begin, begin + (end - begin) * 0.5 - cycles / 2)
     return start, start + min(cycles, end - begin)
 

@@ -123,6 +123,10 @@ def parse(data, name="it"):
     products = _cycles_of_products(trace)
     for warp in trace.warps:
         warp.role = _role(warp)
+    if all(w.role != "producer" for w in trace.warps):  # each multiplies, some of 16 copy too
+        for warp in trace.warps:
+            warp.role = ""
+    for warp in trace.warps:
         warp.spans = _spans(warp, trace.unit, products)
     return trace
 
@@ -196,7 +200,7 @@ def _spans(warp, unit, products):
             before_commit += max(0, e.end - at)
         at = e.end
     mixed = others < 0.15 * before_commit  # copies are issued between products
-    spans, at, committed = [], None, 0
+    spans, at, committed, before = [], None, 0, ""
     in_flight, multiplying = 0, unit != "wgmma" and warp.role != "producer"
 
     def add(begin, end, activity, event):
@@ -212,7 +216,7 @@ def _spans(warp, unit, products):
     for e in events:
         begin = e.end if e.kind == "copy_commit" else e.begin
         if at is not None and begin > at:
-            if warp.role == "producer":
+            if warp.role == "producer" or before == "tma_load" and not multiplying:
                 gap = "copy"
             elif e.kind in ("tma_store", "store_wait") or not multiplying:
                 gap = "epilogue" if at and unit == "wgmma" and in_flight == 0 else "other"
@@ -242,7 +246,7 @@ def _spans(warp, unit, products):
             multiplying = in_flight > 0
         elif e.kind == "store_wait":
             add(e.begin, e.end, "store" if e.end - e.begin > SHORT else "epilogue", e)
-        at = max(at or e.end, e.end)
+        at, before = max(at or e.end, e.end), e.kind
     return spans
 
 
