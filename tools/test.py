@@ -317,8 +317,8 @@ def test_gpu(tally, ready, known):
                 tally.fail(f"{step.id} on the GPU", outcome.reason)
         _examples(tally, ready, "gpu")
         with tempfile.TemporaryDirectory(prefix="ladder-export-") as folder:
-            for step in fit:
-                reason, details = _export(ready, step, Path(folder))
+            for step, (reason, details) in child.side_by_side(
+                    fit, lambda step: _export(ready, step, Path(folder))):
                 if not reason:
                     done = child.run([Path(folder) / step.id], limit=300)
                     reason = "" if done.ok else child.why(done, 300)
