@@ -159,7 +159,8 @@ int ceilings_command(const Program&, const Options& options) {
   std::vector<Row> rows;
   for (const Regime regime : {Regime::burst, Regime::sustained}) {
     if (!has_regime(options, name(regime))) continue;
-    for (const char* unit : {"ffma", "mma_sync", "wgmma", "smem", "l2", "hbm"}) {
+    for (const char* unit :
+         {"ffma", "mma_sync", "wgmma", "smem", "l2", "l2_tma", "l2_tiles", "hbm"}) {
       if (!Ceiling::has(unit, gpu)) continue;
       const Ceiling ceiling(unit, stopwatch.stream());
       Contender contender = ceiling.contender();

@@ -120,6 +120,34 @@ __global__ __launch_bounds__(THREADS) void read_kernel(const void* data, int64_t
   sink[blockIdx.x * THREADS + threadIdx.x] = float(sum.x ^ sum.y ^ sum.z ^ sum.w);
 }
 
+// ---- reading L2 by TMA: tiles of 128 rows and 64 k, two for a block, as a product with 128x128
+// tiles would: neighbours read the same ones. Or, if not `together`, each at another k: then no two
+// blocks read the same bytes at the same time.
+constexpr int TILE = 128, TILE_K = 64, K_TILES = 16, TILE_COLUMNS = 16, STAGES = 3;
+constexpr int TILE_BYTES = TILE * TILE_K * 2, TMA_SMEM = STAGES * 2 * TILE_BYTES;
+
+__global__ __launch_bounds__(32) void tma_kernel(const __grid_constant__ CUtensorMap tmap,
+                                                 bool together, int rounds) {
+#if __CUDA_ARCH__ >= 900
+  unsigned char* smem = static_cast<unsigned char*>(ptx::dynamic_smem());
+  __shared__ uint64_t full_bar[STAGES];
+  if (threadIdx.x > 0) return;
+  for (int stage = 0; stage < STAGES; ++stage) ptx::mbarrier_init(&full_bar[stage], 1);
+  ptx::fence_mbarrier_init();
+  const int row = blockIdx.x / TILE_COLUMNS, column = blockIdx.x % TILE_COLUMNS;
+  for (int i = 0; i < rounds * K_TILES + STAGES; ++i) {
+    const int stage = i % STAGES, phase = i / STAGES & 1;
+    if (i >= STAGES) ptx::mbarrier_wait(&full_bar[stage], phase ^ 1);
+    if (i >= rounds * K_TILES) continue;
+    const int k = (i + (together ? 0 : row + column)) % K_TILES * TILE_K;
+    unsigned char* to = smem + stage * 2 * TILE_BYTES;
+    ptx::mbarrier_arrive_expect_tx(&full_bar[stage], 2 * TILE_BYTES);
+    ptx::tma_load_2d(to, &tmap, k, (TILE_COLUMNS + row) * TILE, &full_bar[stage]);
+    ptx::tma_load_2d(to + TILE_BYTES, &tmap, k, column * TILE, &full_bar[stage]);
+  }
+#endif
+}
+
 __global__ __launch_bounds__(THREADS) void smem_kernel(const void* data, int64_t, int rounds,
                                                        float* sink) {
   __shared__ uint4 smem[8][THREADS];
@@ -139,6 +167,8 @@ __global__ __launch_bounds__(THREADS) void smem_kernel(const void* data, int64_t
 struct Ceiling::Impl {
   std::string unit;
   Kernel kernel = nullptr;
+  bool tma = false, together = false;
+  CUtensorMap tmap;
   gpu::LaunchConfig config;
   double flop_per_round = 0, bytes_per_round = 0;  // of the whole grid
   int64_t bytes = 0;                               // of `data`
@@ -146,13 +176,17 @@ struct Ceiling::Impl {
   int rounds = 0;                                  // of one launch
 
   void launch(int n, gpu::Stream stream) const {
-    gpu::launch(stream, config, kernel, data->get(), bytes, n, sink->get<float>());
+    if (tma)
+      gpu::launch(stream, config, tma_kernel, tmap, together, n);
+    else
+      gpu::launch(stream, config, kernel, data->get(), bytes, n, sink->get<float>());
   }
 };
 
 bool Ceiling::has(const std::string& unit, const GpuInfo& gpu) {
   if (unit == "wgmma") return gpu.sm == 90;
   if (unit == "mma_sync") return gpu.sm >= 80;
+  if (unit == "l2_tma" || unit == "l2_tiles") return gpu.sm >= 90;
   return true;
 }
 
@@ -182,13 +216,23 @@ Ceiling::Ceiling(const std::string& unit, gpu::Stream stream) : impl_(new Impl) 
     const int64_t grid_reads = int64_t(gpu.sms) * blocks_per_sm * THREADS * 64;
     c.bytes = std::max<int64_t>(1, int64_t(wanted) / grid_reads) * grid_reads;
   }
-  if (!c.kernel) throw gpu::Error("there is no ceiling of \"" + unit + "\"");
+  const int tile_rows = ceil_div(gpu.sms * blocks_per_sm, TILE_COLUMNS);
+  const int rows = (TILE_COLUMNS + tile_rows) * TILE, cols = K_TILES * TILE_K;
+  if (unit == "l2_tma" || unit == "l2_tiles") {
+    c.tma = true, c.together = unit == "l2_tiles";
+    bytes = K_TILES * 2 * TILE_BYTES, c.bytes = int64_t(rows) * cols * 2;
+    c.config.dynamic_smem = TMA_SMEM;
+    gpu::allow_dynamic_smem(tma_kernel, TMA_SMEM);
+  }
+  if (!c.kernel && !c.tma) throw gpu::Error("there is no ceiling of \"" + unit + "\"");
   const int blocks = gpu.sms * blocks_per_sm;
   c.flop_per_round = flop * blocks;
   c.bytes_per_round = c.kernel == read_kernel ? double(c.bytes) : bytes * blocks;
-  c.config.grid = dim3(unsigned(blocks)), c.config.block = dim3(THREADS);
+  c.config.grid = dim3(unsigned(blocks)), c.config.block = dim3(c.tma ? 32 : THREADS);
   c.data = std::make_unique<gpu::Buffer>(size_t(c.bytes), "operands of a ceiling");
   c.sink = std::make_unique<gpu::Buffer>(size_t(blocks) * THREADS * 4, "results of a ceiling");
+  if (c.tma)
+    c.tmap = gpu::tensor_map_2d(c.data->get(), rows, cols, cols, TILE, TILE_K, gpu::Swizzle::b128);
   gpu::launch(stream, {dim3(unsigned(gpu.sms * 8)), dim3(256)}, random_halves,
               c.data->get<uint16_t>(), c.bytes / 2);
   // Rounds for some 3 ms, so that filling shared memory and ramping up are below 0.1 %.

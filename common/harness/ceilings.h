@@ -8,7 +8,9 @@
 namespace harness {
 
 /// A kernel that only keeps one unit busy: "ffma", "mma_sync" and "wgmma" with operands in
-/// registers (wgmma: shared memory); "hbm", "l2" and "smem" only read. One launch takes some ms.
+/// registers (wgmma: shared memory); "hbm", "l2" and "smem" only read; so do "l2_tma", tiles by
+/// TMA that no other block reads at that time, and "l2_tiles", those of a product's neighbouring
+/// blocks, whose requests for the same line are joined on their way. A launch takes some ms.
 class Ceiling {
  public:
   /// Throws gpu::Error where the GPU has no such unit (`has` says so before).
