@@ -56,6 +56,7 @@ struct Baselines::Impl {
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
   std::vector<std::unique_ptr<gpu::Buffer>> a32, b32;
   std::unique_ptr<gpu::Buffer> c32;
+  bool fp32_sums = false;
 
   ~Impl() {
     for (cublasLtMatrixLayout_t layout : {a, b, c})
@@ -71,6 +72,10 @@ struct Baselines::Impl {
     const size_t most = kWorkspace;
     CUBLAS_CHECK(cublasLtMatmulPreferenceSetAttribute(
         preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, sizeof most));
+    const uint32_t fp32 = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    if (fp32_sums)
+      CUBLAS_CHECK(cublasLtMatmulPreferenceSetAttribute(
+          preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &fp32, sizeof fp32));
     cublasLtMatmulHeuristicResult_t results[16];
     int count = 0;
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(lt, operation, b, a, c, c,
@@ -135,6 +140,11 @@ std::string Baselines::version() {
   cublasGetProperty(MINOR_VERSION, &minor);
   cublasGetProperty(PATCH_LEVEL, &patch);
   return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch);
+}
+
+void Baselines::sum_in_fp32() {
+  impl_->fp32_sums = true;
+  CUBLAS_CHECK(cublasSetMathMode(impl_->handle, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION));
 }
 
 Contender Baselines::default_gemm() const {

@@ -16,6 +16,8 @@ class Baselines {
   ~Baselines();
   Baselines(const Baselines&) = delete;
 
+  /// From now on no sums in the type of C: with K split, cuBLAS may add up parts in BF16.
+  void sum_in_fp32();
   /// cublasGemmEx with its default heuristic, or cublasGemmStridedBatchedEx; with a bias or an
   /// activation, which only cublasLt has in its epilogue, the first algorithm that that proposes.
   Contender default_gemm() const;
