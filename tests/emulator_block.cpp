@@ -1,7 +1,7 @@
 // The kernels of 31 against the same in double, without hazards.
 #include "tests/emulator_support.h"
 
-#include "steps/31_cuda_graph/kernels.h"
+#include "steps/31_cuda_graph/decode_kernels.h"
 
 namespace block {
 uint64_t nanoseconds() { return 0; }
@@ -113,16 +113,19 @@ TEST_CASE("31: layer norm, softmax, GELU") {
   check_near(out.read(), want);
 
   const std::vector<half> s = random_halves(size_t(T) * HEADS * T, 20);
-  Halves scores(s);
-  CHECK(run(shape(dim3(T * HEADS / (ROWS * WARP_ROWS)), dim3(32 * ROWS)), softmax, scores.get(),
-            nullptr).all() == "");
   want.assign(s.size(), 0);
   for (size_t row = 0; row < s.size(); row += T) {
     double sum = 0;
     for (int i = 0; i < T; ++i) sum += want[row + i] = std::exp(float(s[row + i]) / 8.0);
     for (int i = 0; i < T; ++i) want[row + i] /= sum;
   }
-  check_near(scores.read(), want);
+  for (int warp_rows : {1, 4}) {
+    CAPTURE(warp_rows);
+    Halves scores(s);
+    CHECK(run(shape(dim3(T * HEADS / (ROWS * warp_rows)), dim3(32 * ROWS)),
+              warp_rows == 1 ? softmax<1> : softmax<4>, scores.get(), nullptr).all() == "");
+    check_near(scores.read(), want);
+  }
 
   Halves hidden(x);
   const int eights = int(x.size() / 8);
@@ -132,4 +135,63 @@ TEST_CASE("31: layer norm, softmax, GELU") {
   for (size_t i = 0; i < x.size(); ++i)
     want[i] = 0.5 * float(x[i]) * (1 + std::erf(float(x[i]) / std::sqrt(2.0)));
   check_near(hidden.read(), want);
+}
+
+TEST_CASE("31: a matrix and a vector") {
+  const auto check = [](auto* kernel, int K) {
+    CAPTURE(K);
+    const int N = 3 * ROWS;
+    const std::vector<half> W = random_halves(size_t(N) * K), x = random_halves(size_t(K), 2);
+    Halves weights(W), vector(x), y{std::vector<half>(size_t(N))};
+    CHECK(run(shape(dim3(N / ROWS), dim3(32 * ROWS)), kernel, weights.get(), vector.get(), y.get(),
+              nullptr).all() == "");
+    std::vector<double> want(size_t(N), 0);
+    for (int n = 0; n < N; ++n)
+      for (int k = 0; k < K; ++k)
+        want[size_t(n)] += double(float(W[size_t(n) * K + k])) * double(float(x[size_t(k)]));
+    check_near(y.read(), want);
+  };
+  check(matrix_vector<D>, D);
+  check(matrix_vector<MLP>, MLP);
+}
+
+TEST_CASE("31: one token's attention, with the tokens before it and none after") {
+  const std::vector<half> qkv = random_halves(3 * D), before = random_halves(size_t(T) * ENTRY, 2);
+  for (int at : {0, 50, T - 1}) {
+    CAPTURE(at);
+    std::vector<half> known = before;
+    for (int i = at * ENTRY; i < T * ENTRY; ++i) known[size_t(i)] = __float2half(8);  // not its own
+    Halves in(qkv), cache(known), scores{std::vector<half>(HEADS * T)}, out{std::vector<half>(D)};
+    gpu::Buffer position(sizeof(int), "position");
+    gpu::copy_to_device(position.get(), &at, sizeof(int));
+    const int* where = position.get<const int>();
+    CHECK(run(shape(dim3(1), dim3(ENTRY / 8)), append, in.get(), cache.get(), where, nullptr)
+              .all() == "");
+    CHECK(run(shape(dim3(HEADS * T / ROWS), dim3(32 * ROWS)), query_keys, in.get(), cache.get(),
+              where, scores.get(), nullptr).all() == "");
+    CHECK(run(shape(dim3(HEADS / ROWS), dim3(32 * ROWS)), softmax<1>, scores.get(), nullptr)
+              .all() == "");
+    CHECK(run(shape(dim3(HEADS), dim3(32 * VALUE_WARPS)), weigh_values, scores.get(), cache.get(),
+              out.get(), nullptr).all() == "");
+
+    std::copy(qkv.begin() + D, qkv.end(), known.begin() + at * ENTRY);
+    std::vector<double> want;
+    for (int i = 0; i < D; ++i) {
+      const int head = i / HEAD;
+      double sum = 0, total = 0;
+      for (int token = 0; token <= at; ++token) {
+        double score = 0;
+        for (int d = head * HEAD; d < (head + 1) * HEAD; ++d)
+          score += double(float(qkv[size_t(d)])) * float(known[size_t(token * ENTRY + d)]);
+        const double weight = std::exp(score / std::sqrt(double(HEAD)));
+        sum += weight * float(known[size_t(token * ENTRY + D + i)]), total += weight;
+      }
+      want.push_back(sum / total);
+    }
+    const std::vector<half> got = out.read();  // scores and weights are rounded on the way
+    int wrong = 0;
+    for (size_t i = 0; i < want.size(); ++i)
+      wrong += !(std::fabs(double(float(got[i])) - want[i]) <= 4.0 / 1024);
+    CHECK(wrong == 0);
+  }
 }

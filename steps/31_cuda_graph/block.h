@@ -1,49 +1,12 @@
 // The transformer block as a list of kernels to launch in a row, and what it must compute.
 #pragma once
-#include <cublas_v2.h>
-
-#include <map>
-#include <vector>
-
-#include "common/harness/experiment.h"
-#include "common/harness/reference.h"
-#include "kernels.h"
+#include "work.h"
 
 namespace block {
 
-__device__ inline uint64_t nanoseconds() { return harness::globaltimer(); }
-
-/// How a kernel is launched: may it begin before its predecessor has ended, and who takes the time.
-struct How {
-  gpu::Stream stream = nullptr;
-  bool programmatic = false;
-  Stamp* stamp = nullptr;
-};
-
-struct Node {
-  std::string name;
-  std::function<void(const How&)> launch;
-  bool own;  // one of kernels.h: can be stamped, and waits for its predecessor itself
-};
-
-/// `early` is all that programmatic dependent launch needs on the host. A kernel that does not wait
-/// for its predecessor itself must not get it, since nothing else makes it wait.
-template <class... Params, class... Args>
-void launch(const How& how, dim3 grid, int threads, size_t dynamic_smem, void (*kernel)(Params...),
-            Args... args) {
-  gpu::LaunchConfig config;
-  config.grid = grid, config.block = dim3(unsigned(threads));
-  config.dynamic_smem = dynamic_smem;
-  config.early = how.programmatic;
-  gpu::launch(how.stream, config, kernel, args...);
-}
-
-/// Who multiplies by the weights.
-enum class Gemm { ladder, cublas };
-
 /// `sets` blocks with weights, input and output of their own, like the layers of a model; what lies
 /// between the kernels of a block is shared.
-class Block {
+class Block : public Layers {
  public:
   Block(int sequences, int sets) : sequences_(sequences), tokens_(int64_t(sequences) * T) {
     between_ = allocate(tokens_ * (D + 3 * D + HEADS * T + D + PARTS * D + D + MLP));
@@ -61,7 +24,7 @@ class Block {
   }
 
   /// The block's twelve kernels, in order.
-  std::vector<Node> nodes(int set, Gemm gemm) {
+  Nodes nodes(int set, Gemm gemm) override {
     const Set s = sets_[size_t(set)];
     const int rows = int(tokens_);
     const int64_t head_scores = int64_t(T) * T, sequence_qkv = int64_t(T) * 3 * D;
@@ -89,6 +52,8 @@ class Block {
       };
     };
     const int score_rows = rows * HEADS, eights = rows * (MLP / 8);
+    const int warp_rows = score_rows / ROWS <= gpu::num_sms() ? 1 : 4;
+    const auto softmax_kernel = warp_rows == 1 ? softmax<1> : softmax<4>;
     half* scores_data = scores_;
     half* hidden = hidden_;
     return {
@@ -97,7 +62,7 @@ class Block {
         {"scores", attention(small_gemm<Right::keys, 64>, queries, keys, scores, T, HEAD), true},
         {"softmax",
          [=](const How& how) {
-           launch(how, score_rows / (ROWS * WARP_ROWS), 32 * ROWS, 0, softmax, scores_data,
+           launch(how, score_rows / (ROWS * warp_rows), 32 * ROWS, 0, softmax_kernel, scores_data,
                   how.stamp);
          },
          true},
@@ -118,29 +83,25 @@ class Block {
     };
   }
 
-  double flop() const { return 2.0 * double(tokens_) * (12.0 * D * D + 2.0 * T * D); }
+  double flop() const override { return 2.0 * double(tokens_) * (12.0 * D * D + 2.0 * T * D); }
 
-  /// Everything that kernels write becomes NaN.
-  void poison() {
+  void poison() override {
     gpu::fill(between_, 0xff, between_bytes_);
     for (const Set& s : sets_) gpu::fill(s.out, 0xff, size_t(tokens_ * D) * sizeof(half));
   }
 
-  std::vector<half> output(int set) const { return read(sets_[size_t(set)].out, tokens_ * D); }
+  std::vector<half> output(int set) const override {
+    return read(sets_[size_t(set)].out, tokens_ * D);
+  }
 
-  /// "" if the output of this set is right in its first and last sequence: within four units in
-  /// the last place of FP16 of FP64 sums that are rounded wherever the kernels round.
-  std::string compare(int set, const std::vector<half>& got) {
+  /// Of its first and last sequence.
+  std::string compare(int set, const std::vector<half>& got) override {
     for (int sequence : {0, sequences_ - 1}) {
       auto& want = wanted_[{set, sequence}];
       if (want.empty()) want = reference(set, sequence);
-      for (size_t i = 0; i < want.size(); ++i) {
-        const double value = double(got[size_t(sequence) * T * D + i]);
-        if (!(std::fabs(value - want[i]) <= std::max(1.0, std::fabs(want[i])) * (4.0 / 1024)))
-          return "sequence " + std::to_string(sequence) + ", token " + std::to_string(i / D) +
-                 ", element " + std::to_string(i % D) + " is " + std::to_string(value) +
-                 ", should be " + std::to_string(want[i]);
-      }
+      const std::string where = "sequence " + std::to_string(sequence) + ", ";
+      const std::string wrong = differ(&got[size_t(sequence) * T * D], want, where);
+      if (!wrong.empty()) return wrong;
     }
     return "";
   }
@@ -149,21 +110,6 @@ class Block {
   struct Set {
     half *x, *gain, *shift, *qkv, *projection, *up, *down, *out;  // gain, shift: of both norms
   };
-
-  half* allocate(int64_t halves) {
-    memory_.push_back(std::make_unique<gpu::Buffer>(size_t(halves) * sizeof(half), "block"));
-    return memory_.back()->get<half>();
-  }
-
-  /// `halves` numbers of N(mean, deviation^2).
-  half* random(int64_t halves, uint64_t seed, double deviation, double mean = 0) {
-    half* data = allocate(halves);
-    harness::fill(reinterpret_cast<uint16_t*>(data), halves, harness::Inputs::normal, seed, 1);
-    if (deviation != 1 || mean != 0)
-      launch({}, unsigned(ceil_div(halves, int64_t{256})), 256, 0, scale_and_shift, data, halves,
-             float(deviation), float(mean));
-    return data;
-  }
 
   Set make_set(uint64_t i) {
     const uint64_t seed = i * 16;
@@ -198,10 +144,7 @@ class Block {
   /// C [tokens][N] = A [tokens][K] * weights [K][N].
   Node product(const char* name, Gemm gemm, half* A, half* weights, half* C, int N, int K) {
     const int M = int(tokens_);
-    if (gemm == Gemm::cublas) {
-      if (!handle_) handle_ = {cublas_handle(), cublasDestroy};
-      return {name, [=](const How& how) { cublas(how.stream, A, weights, C, M, N, K); }, false};
-    }
+    if (gemm == Gemm::cublas) return {name, cublas(A, weights, C, M, N, K), false};
     if (const char* step = step_for(N)) {
       const Problem problem = make_problem(M, N, K, A, weights, C);
       const Launch prepared = harness::find_step(step).prepare(problem);
@@ -219,73 +162,6 @@ class Block {
             true};
   }
 
-  static void check(cublasStatus_t status) {
-    if (status) throw gpu::Error(std::string("cuBLAS: ") + cublasGetStatusString(status));
-  }
-  static cublasHandle_t cublas_handle() {
-    cublasHandle_t handle;
-    check(cublasCreate(&handle));
-    return handle;
-  }
-
-  void cublas(gpu::Stream stream, const half* A, const half* B, half* C, int M, int N, int K) {
-    if (stream != stream_) {  // and a workspace that a graph may keep using
-      check(cublasSetStream(handle_.get(), stream));
-      check(cublasSetWorkspace(handle_.get(), workspace_.get(), workspace_.bytes()));
-      stream_ = stream;
-    }
-    const float one = 1, zero = 0;  // column-major: C^T = B^T A^T
-    check(cublasGemmEx(handle_.get(), CUBLAS_OP_N, CUBLAS_OP_N, N, M, K, &one, B, CUDA_R_16F, N, A,
-                       CUDA_R_16F, K, &zero, C, CUDA_R_16F, N, CUBLAS_COMPUTE_32F,
-                       CUBLAS_GEMM_DEFAULT));
-  }
-
-  static std::vector<half> read(const half* data, int64_t count) {
-    std::vector<half> host(static_cast<size_t>(count));
-    gpu::copy_to_host(host.data(), data, host.size() * sizeof(half));
-    return host;
-  }
-
-  // ---- the same in FP64 -------------------------------------------------------------------------
-
-  using Doubles = std::vector<double>;
-  static Doubles doubles(const half* data, int64_t count) {
-    const std::vector<half> host = read(data, count);
-    return Doubles(host.begin(), host.end());
-  }
-  static double round(double x) { return double(__double2half(x)); }
-
-  /// A [M][K] * B [K][N], rounded; rows of A, B and C are lda, ldb, N apart.
-  static Doubles times(const double* A, int lda, const double* B, int ldb, int M, int N, int K,
-                       bool transposed = false) {
-    Doubles C(size_t(M) * N);
-    for (int m = 0; m < M; ++m) {
-      double* row = &C[size_t(m) * N];
-      for (int k = 0; k < K; ++k) {
-        const double a = A[int64_t(m) * lda + k];
-        for (int n = 0; n < N; ++n)
-          row[n] += a * (transposed ? B[int64_t(n) * ldb + k] : B[int64_t(k) * ldb + n]);
-      }
-      for (int n = 0; n < N; ++n) row[n] = round(row[n]);
-    }
-    return C;
-  }
-  static Doubles norm(const Doubles& x, const double* gain, const double* shift) {
-    Doubles out(x.size());
-    for (size_t row = 0; row < x.size(); row += D) {
-      double mean = 0, variance = 0;
-      for (int i = 0; i < D; ++i) mean += x[row + i] / D;
-      for (int i = 0; i < D; ++i) variance += (x[row + i] - mean) * (x[row + i] - mean) / D;
-      for (int i = 0; i < D; ++i)
-        out[row + i] = round((x[row + i] - mean) / std::sqrt(variance + 1e-5) * gain[i] + shift[i]);
-    }
-    return out;
-  }
-  static Doubles sum(Doubles x, const Doubles& y) {
-    for (size_t i = 0; i < x.size(); ++i) x[i] = round(x[i] + y[i]);
-    return x;
-  }
-
   /// The output of one sequence, [T][D].
   Doubles reference(int set, int sequence) {
     const Set& s = sets_[size_t(set)];
@@ -299,34 +175,24 @@ class Block {
     for (int head = 0; head < HEADS; ++head) {
       const double* q = &qkv[size_t(head) * HEAD];
       Doubles scores = times(q, 3 * D, q + D, 3 * D, T, T, HEAD, true);
-      for (int row = 0; row < T; ++row) {
-        double* p = &scores[size_t(row) * T];
-        const double largest = *std::max_element(p, p + T), scale = 1 / std::sqrt(double(HEAD));
-        double total = 0;
-        for (int i = 0; i < T; ++i) total += p[i] = std::exp((p[i] - largest) * scale);
-        for (int i = 0; i < T; ++i) p[i] = round(p[i] / total);
-      }
+      for (int row = 0; row < T; ++row) softmax_of(&scores[size_t(row) * T], T);
       const Doubles out = times(scores.data(), T, q + 2 * D, 3 * D, T, HEAD, T);
       for (int i = 0; i < T * HEAD; ++i)
         attended[size_t(i / HEAD) * D + head * HEAD + i % HEAD] = out[size_t(i)];
     }
     const Doubles residual = sum(x, product_with(attended, s.projection, D, D));
-    Doubles hidden = product_with(norm(residual, &gain[D], &shift[D]), s.up, MLP, D);
-    for (double& v : hidden) v = round(0.5 * v * (1 + std::erf(v / std::sqrt(2.0))));
+    const Doubles hidden =
+        gelu_of(product_with(norm(residual, &gain[D], &shift[D]), s.up, MLP, D));
     return sum(residual, product_with(hidden, s.down, D, MLP));
   }
 
   static constexpr int PARTS = 4;  // of K at most; no more than HEADS, see Matrices::of
   int sequences_;
   int64_t tokens_;
-  std::vector<std::unique_ptr<gpu::Buffer>> memory_;
   std::vector<Set> sets_;
   half *between_, *normed_, *qkv_, *scores_, *attended_, *projected_, *residual_, *hidden_;
   size_t between_bytes_;
   std::map<std::pair<int, int>, Doubles> wanted_;
-  gpu::Buffer workspace_{size_t{64} << 20, "cuBLAS workspace"};
-  std::shared_ptr<cublasContext> handle_;
-  gpu::Stream stream_ = nullptr;
 };
 
 }  // namespace block

@@ -98,12 +98,12 @@ __global__ void __launch_bounds__(32 * ROWS)
   }
 }
 
-/// Softmax of rows of T scores, scaled by 1 / sqrt(HEAD), in place. A warp takes several rows: one
-/// of 128 bytes would leave it waiting.
-constexpr int WARP_ROWS = 4;
+/// Softmax of rows of T scores, scaled by 1 / sqrt(HEAD), in place. Where there are many, a warp takes
+/// several: one of 128 bytes would leave it waiting.
+template <int WARP_ROWS>
 __global__ void __launch_bounds__(32 * ROWS) softmax(half* scores, Stamp* at) {
   static_assert(T == 64, "a lane holds two scores");
-  static_assert(T * HEADS % (ROWS * WARP_ROWS) == 0, "no row is left over");
+  static_assert(T * HEADS % (ROWS * WARP_ROWS) == 0 && HEADS % ROWS == 0, "no row is left over");
   ptx::griddepcontrol_launch_dependents();
   const int row = (blockIdx.x * ROWS + threadIdx.x / 32) * WARP_ROWS, lane_id = threadIdx.x % 32;
   half2* two = reinterpret_cast<half2*>(scores + int64_t(row) * T) + lane_id;

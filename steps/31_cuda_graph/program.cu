@@ -2,18 +2,23 @@
 // arch: 90a
 // uses: 18_wgmma_pipeline, 23_tma_store
 //
-// Workloads. batchN: the block on N sequences of 64 tokens, from launch-bound to compute-bound.
-// modelN: twelve blocks in a row, so that a graph can be long. spinNus: twelve kernels of N
-// microseconds that do nothing, to see what hides what. handoverNMB: one kernel writes N MB, the
-// next reads them, to see what a graph does with data.
+// Workloads. decode1: one token through the block, the launch-bound end. batchN: the block on N
+// sequences of 64 tokens, on to the compute-bound end. decode_model1, model1: twelve blocks in a
+// row, so that a graph can be long. spinNus: twelve kernels of N microseconds that do nothing, to see
+// what hides what. handoverNMB: one kernel writes N MB, the next reads them, to see what a graph
+// does with data.
+#include "block.h"
 #include "common/harness/experiment.h"
+#include "decode.h"
 #include "ways.h"
 
 namespace {
 
 using block::Block;
+using block::Decode;
 using block::Gemm;
 using block::How;
+using block::Layers;
 using block::Node;
 using block::Nodes;
 using block::Submit;
@@ -30,7 +35,7 @@ struct Seen {
 };
 
 /// "" if this layer's output is right, and the same bits whoever launched the kernels.
-std::string check(Block& work, Seen& seen, int layer) {
+std::string check(Layers& work, Seen& seen, int layer) {
   const std::vector<half> got = work.output(layer);
   if (seen.ours) {
     auto& found = seen.found[layer];
@@ -51,25 +56,22 @@ Variant variant(const std::string& name, const std::shared_ptr<Way>& way,
   return v;
 }
 
-/// One block an iteration. Sets are layers: twelve, whose weights (75 MB) no L2 keeps, or three
-/// where even one layer's activations are larger.
-Setup batch(int sequences, bool drawn) {
-  const int layers = sequences <= 64 ? 12 : 3;
-  const auto work = std::make_shared<Block>(sequences, layers);
+/// One layer an iteration; inputs rotate over all.
+Setup one_of(const std::shared_ptr<Layers>& work, int layers, bool drawn, bool in_short = false) {
   const auto seen = std::make_shared<Seen>();
   Setup setup;
   setup.sets = layers;
   setup.flop = work->flop();
   setup.poison = [work] { work->poison(); };
-  setup.check = [work, seen](int set) { return check(*work, *seen, set); };
+  setup.check = [work, seen](int layer) { return check(*work, *seen, layer); };
   const auto add = [&](const std::string& name, Gemm gemm, Submit submit, bool programmatic) {
-    const bool in_short = name == "launches" || name == "graph" || name == "graph_pdl";
-    if (sequences > 1024 && !in_short) return;
+    const bool main = name == "launches" || name == "graph" || name == "graph_pdl";
+    if (in_short && !main) return;
     std::vector<Nodes> sets;
     for (int layer = 0; layer < layers; ++layer) sets.push_back(work->nodes(layer, gemm));
     const bool ours = gemm == Gemm::ladder;
     Variant v = variant(name, std::make_shared<Way>(sets, submit, programmatic), seen, ours);
-    v.drawn = drawn && in_short;
+    v.drawn = drawn && main;
     setup.variants.push_back(v);
   };
   add("launches", Gemm::ladder, Submit::launches, false);
@@ -83,10 +85,17 @@ Setup batch(int sequences, bool drawn) {
   return setup;
 }
 
-/// All twelve blocks an iteration: what a graph of a whole model is worth over one of a block.
-Setup model(int sequences) {
-  constexpr int LAYERS = 12;
-  const auto work = std::make_shared<Block>(sequences, LAYERS);
+constexpr int LAYERS = 12;  // their weights (75 MB) no L2 keeps
+
+/// Three layers are enough where even one layer's activations are larger.
+Setup batch(int sequences) {
+  const int layers = sequences <= 64 ? LAYERS : 3;
+  return one_of(std::make_shared<Block>(sequences, layers), layers, sequences == 1024,
+                sequences > 1024);
+}
+
+/// All layers an iteration: what a graph of a whole model is worth over one of a block.
+Setup model(const std::shared_ptr<Layers>& work) {
   const auto seen = std::make_shared<Seen>();
   Setup setup;
   setup.flop = LAYERS * work->flop();
@@ -218,10 +227,11 @@ Setup handover(int megabytes) {
 
 std::vector<harness::Workload> experiment() {
   std::vector<harness::Workload> all;
+  all.push_back({"decode1", [] { return one_of(std::make_shared<Decode>(LAYERS), LAYERS, true); }});
+  all.push_back({"decode_model1", [] { return model(std::make_shared<Decode>(LAYERS)); }});
   for (int sequences : {1, 4, 16, 64, 256, 1024, 4096})
-    all.push_back({"batch" + std::to_string(sequences),
-                   [=] { return batch(sequences, sequences == 1 || sequences == 1024); }});
-  all.push_back({"model1", [] { return model(1); }});
+    all.push_back({"batch" + std::to_string(sequences), [=] { return batch(sequences); }});
+  all.push_back({"model1", [] { return model(std::make_shared<Block>(1, LAYERS)); }});
   for (int us : {1, 2, 5, 10, 25})
     all.push_back({"spin" + std::to_string(us) + "us", [=] { return spin(us); }});
   for (int mb : {4, 16, 64, 256})

@@ -1,14 +1,13 @@
 // Ways to launch a list of kernels: one by one, as a graph, with dependent launch. What a graph
 // costs, and when the kernels ran.
 #pragma once
-#include "block.h"
+#include "work.h"
 
 namespace block {
 
 using harness::Counters;
 using harness::Run;
 using harness::Variant;
-using Nodes = std::vector<Node>;
 
 // ---- graphs -------------------------------------------------------------------------------------
 
