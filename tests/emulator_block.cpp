@@ -167,7 +167,7 @@ TEST_CASE("31: one token's attention, with the tokens before it and none after")
     const int* where = position.get<const int>();
     CHECK(run(shape(dim3(1), dim3(ENTRY / 8)), append, in.get(), cache.get(), where, nullptr)
               .all() == "");
-    CHECK(run(shape(dim3(HEADS * T / ROWS), dim3(32 * ROWS)), query_keys, in.get(), cache.get(),
+    CHECK(run(shape(dim3(HEADS * T / SCORES), dim3(32 * ROWS)), query_keys, in.get(), cache.get(),
               where, scores.get(), nullptr).all() == "");
     CHECK(run(shape(dim3(HEADS / ROWS), dim3(32 * ROWS)), softmax<1>, scores.get(), nullptr)
               .all() == "");

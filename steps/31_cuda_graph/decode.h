@@ -5,8 +5,8 @@
 
 namespace block {
 
-/// The block of block.h as a decoder runs it: the tokens before this one are in a cache. Weights lie
-/// as nn.Linear keeps them, [N][K], and have biases; every operation is a kernel.
+/// The block of block.h as a decoder runs it: the tokens before this one are in a cache. Weights
+/// lie as nn.Linear keeps them, [N][K], and have biases; every operation is a kernel.
 class Decode : public Layers {
  public:
   explicit Decode(int layers) : position_memory_(sizeof(int), "position") {
@@ -35,7 +35,7 @@ class Decode : public Layers {
         product("QKV", gemm, l.qkv, normed_, qkv_, 3 * D, D),
         sum("bias", l.bias, qkv_, qkv_, 3 * D),
         node("append", 1, ENTRY / 8, append, qkv_, l.cache, position),
-        node("scores", HEADS * T / ROWS, 32 * ROWS, query_keys, qkv_, l.cache, position, scores_),
+        node("scores", HEADS * T / SCORES, 32 * ROWS, query_keys, qkv_, l.cache, position, scores_),
         node("softmax", HEADS / ROWS, 32 * ROWS, softmax<1>, scores_),
         node("values", HEADS, 32 * VALUE_WARPS, weigh_values, scores_, l.cache, attended_),
         product("projection", gemm, l.projection, attended_, projected_, D, D),

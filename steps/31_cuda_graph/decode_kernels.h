@@ -24,44 +24,42 @@ __global__ void __launch_bounds__(32 * ROWS)
   ptx::griddepcontrol_launch_dependents();
   constexpr int EIGHTS = K / 8 / 32;  // of a lane
   const int row = blockIdx.x * ROWS + threadIdx.x / 32, lane_id = threadIdx.x % 32;
-  const auto* weights = reinterpret_cast<const Half8*>(W + int64_t(row) * K) + lane_id;
-  const auto* vector = reinterpret_cast<const Half8*>(x) + lane_id;
   Half8 w[EIGHTS];  // weights come while the kernel before still runs
-  for (int i = 0; i < EIGHTS; ++i) w[i] = weights[i * 32];
+  for (int i = 0; i < EIGHTS; ++i) w[i] = load(W + int64_t(row) * K, i * 32 + lane_id);
   ptx::griddepcontrol_wait();
   const Stamped stamped(at);
   float sum = 0;
-  for (int i = 0; i < EIGHTS; ++i) sum += dot(w[i], vector[i * 32]);
+  for (int i = 0; i < EIGHTS; ++i) sum += dot(w[i], load(x, i * 32 + lane_id));
   sum = warp_sum(sum);
   if (lane_id == 0) y[row] = __float2half(sum);
 }
 
-/// This token's keys and values into the cache. Which token it is lies in memory: it is what changes
-/// between two launches of a graph.
+/// This token's keys and values into the cache. Which token it is lies in memory: it is what
+/// changes between two launches of a graph.
 __global__ void __launch_bounds__(ENTRY / 8)
     append(const half* qkv, half* cache, const int* position, Stamp* at) {
   ptx::griddepcontrol_launch_dependents();
   const int entry = *position;
   ptx::griddepcontrol_wait();
   const Stamped stamped(at);
-  auto* to = reinterpret_cast<Half8*>(cache + entry * ENTRY);
-  to[threadIdx.x] = reinterpret_cast<const Half8*>(qkv + D)[threadIdx.x];
+  store(cache + entry * ENTRY, threadIdx.x, load(qkv + D, threadIdx.x));
 }
 
-/// scores[head][token], a warp each; of tokens that are still to come, -infinity.
+/// scores[head][token], eight lanes each; of tokens that are still to come, -infinity.
+constexpr int SCORES = ROWS * 4;  // of a CTA
 __global__ void __launch_bounds__(32 * ROWS)
     query_keys(const half* qkv, const half* cache, const int* position, half* scores, Stamp* at) {
   ptx::griddepcontrol_launch_dependents();
-  const int i = blockIdx.x * ROWS + threadIdx.x / 32, lane_id = threadIdx.x % 32;
+  static_assert(HEAD == 64, "eight lanes have eight elements each");
+  const int i = blockIdx.x * SCORES + threadIdx.x / 8, part = threadIdx.x % 8;
   const int head = i / T, token = i % T;
   const bool known = token <= *position;
   ptx::griddepcontrol_wait();
   const Stamped stamped(at);
-  const auto* q = reinterpret_cast<const half2*>(qkv + head * HEAD);
-  const auto* k = reinterpret_cast<const half2*>(cache + token * ENTRY + head * HEAD);
-  const float2 a = __half22float2(q[lane_id]), b = __half22float2(k[lane_id]);
-  const float sum = warp_sum(a.x * b.x + a.y * b.y);
-  if (lane_id == 0) scores[i] = __float2half(known ? sum : -INFINITY);
+  const half* key = cache + token * ENTRY + head * HEAD;
+  float sum = dot(load(qkv + head * HEAD, part), load(key, part));
+  for (int lanes = 4; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
+  if (part == 0) scores[i] = __float2half(known ? sum : -INFINITY);
 }
 
 /// out[head] = sum over tokens of weight * value; a CTA has a head, a warp every eighth token.
@@ -75,8 +73,8 @@ __global__ void __launch_bounds__(32 * VALUE_WARPS)
   ptx::griddepcontrol_wait();
   const Stamped stamped(at);
   float2 sum = {0, 0};
-#pragma unroll
-  for (int token = warp_id; token < T; token += VALUE_WARPS) {
+  for (int i = 0; i < T / VALUE_WARPS; ++i) {
+    const int token = i * VALUE_WARPS + warp_id;
     const float weight = __half2float(weights[head * T + token]);
     const half* value = cache + token * ENTRY + D + head * HEAD;
     const float2 v = __half22float2(reinterpret_cast<const half2*>(value)[lane_id]);
@@ -85,9 +83,8 @@ __global__ void __launch_bounds__(32 * VALUE_WARPS)
   parts[warp_id][lane_id] = sum;
   __syncthreads();
   if (warp_id > 0) return;
-  for (int warp = 1; warp < VALUE_WARPS; ++warp) {
+  for (int warp = 1; warp < VALUE_WARPS; ++warp)
     sum.x += parts[warp][lane_id].x, sum.y += parts[warp][lane_id].y;
-  }
   reinterpret_cast<half2*>(out + head * HEAD)[lane_id] = __floats2half2_rn(sum.x, sum.y);
 }
 

@@ -48,6 +48,18 @@ constexpr int ELEMENT_THREADS = 256;
 struct alignas(16) Half8 {
   half2 pair[4];
 };
+/// The eight at `index`, as one word: the compiler would load each half2 by itself.
+__device__ inline Half8 load(const half* from, int64_t index) {
+  const uint4 word = reinterpret_cast<const uint4*>(from)[index];
+  Half8 eight;
+  memcpy(&eight, &word, sizeof(eight));
+  return eight;
+}
+__device__ inline void store(half* to, int64_t index, const Half8& eight) {
+  uint4 word;
+  memcpy(&word, &eight, sizeof(word));
+  reinterpret_cast<uint4*>(to)[index] = word;
+}
 
 __device__ inline float warp_sum(float x) {
   for (int lanes = 16; lanes > 0; lanes /= 2) x += __shfl_xor_sync(~0u, x, lanes);
@@ -66,8 +78,8 @@ __global__ void __launch_bounds__(32 * ROWS)
   const int row = blockIdx.x * ROWS + threadIdx.x / 32, lane_id = threadIdx.x % 32;
   Half8 g[EIGHTS], s[EIGHTS];  // weights: nobody writes them, so they come before the wait
   for (int i = 0; i < EIGHTS; ++i) {
-    g[i] = reinterpret_cast<const Half8*>(gain)[i * 32 + lane_id];
-    s[i] = reinterpret_cast<const Half8*>(shift)[i * 32 + lane_id];
+    g[i] = load(gain, i * 32 + lane_id);
+    s[i] = load(shift, i * 32 + lane_id);
   }
   ptx::griddepcontrol_wait();
   const Stamped stamped(at);
@@ -75,7 +87,7 @@ __global__ void __launch_bounds__(32 * ROWS)
   float2 v[EIGHTS][4];
   float sum = 0, squares = 0;
   for (int i = 0; i < EIGHTS; ++i) {
-    const Half8 loaded = reinterpret_cast<const Half8*>(x + int64_t(row) * D)[i * 32 + lane_id];
+    const Half8 loaded = load(x + int64_t(row) * D, i * 32 + lane_id);
     for (int j = 0; j < 4; ++j) {
       v[i][j] = __half22float2(loaded.pair[j]);
       sum += v[i][j].x + v[i][j].y;
@@ -94,12 +106,12 @@ __global__ void __launch_bounds__(32 * ROWS)
       const float2 a = __half22float2(g[i].pair[j]), b = __half22float2(s[i].pair[j]), p = v[i][j];
       result.pair[j] = __floats2half2_rn(p.x * scale * a.x + b.x, p.y * scale * a.y + b.y);
     }
-    reinterpret_cast<Half8*>(out + int64_t(row) * D)[i * 32 + lane_id] = result;
+    store(out + int64_t(row) * D, i * 32 + lane_id, result);
   }
 }
 
-/// Softmax of rows of T scores, scaled by 1 / sqrt(HEAD), in place. Where there are many, a warp takes
-/// several: one of 128 bytes would leave it waiting.
+/// Softmax of rows of T scores, scaled by 1 / sqrt(HEAD), in place. Where there are many, a warp
+/// takes several: one of 128 bytes would leave it waiting.
 template <int WARP_ROWS>
 __global__ void __launch_bounds__(32 * ROWS) softmax(half* scores, Stamp* at) {
   static_assert(T == 64, "a lane holds two scores");
@@ -130,18 +142,18 @@ __global__ void __launch_bounds__(ELEMENT_THREADS)
   if (i >= eights) return;
   float2 sum[4] = {};
   for (int part = 0; part < parts; ++part) {
-    const Half8 b = reinterpret_cast<const Half8*>(y)[int64_t(part) * eights + i];
+    const Half8 b = load(y, int64_t(part) * eights + i);
     for (int j = 0; j < 4; ++j) {
       const float2 two = __half22float2(b.pair[j]);
       sum[j].x += two.x, sum[j].y += two.y;
     }
   }
-  Half8 a = reinterpret_cast<const Half8*>(x)[i];
+  Half8 a = load(x, i);
   for (int j = 0; j < 4; ++j) {
     const float2 two = __half22float2(a.pair[j]);
     a.pair[j] = __floats2half2_rn(two.x + sum[j].x, two.y + sum[j].y);
   }
-  reinterpret_cast<Half8*>(out)[i] = a;
+  store(out, i, a);
 }
 
 /// x = x * Phi(x), in place.
@@ -152,12 +164,12 @@ __global__ void __launch_bounds__(ELEMENT_THREADS) gelu(half* x, int eights, Sta
   const Stamped stamped(at);
   if (i >= eights) return;
   const auto f = [](float v) { return 0.5f * v * (1.0f + erff(v * 0.70710678f)); };
-  Half8 a = reinterpret_cast<Half8*>(x)[i];
+  Half8 a = load(x, i);
   for (half2& pair : a.pair) {
     const float2 v = __half22float2(pair);
     pair = __floats2half2_rn(f(v.x), f(v.y));
   }
-  reinterpret_cast<Half8*>(x)[i] = a;
+  store(x, i, a);
 }
 
 // ---- small products -----------------------------------------------------------------------------
