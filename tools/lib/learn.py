@@ -1,7 +1,8 @@
 """Exercises and bug hunts: their texts live beside the steps, what a learner gets in work/.
 
 steps/NN_idea/exercise.md: front matter (what must move), the task, `## Hint 1` to `## Hint 3`.
-steps/NN_idea/hunts: blocks of `hunt:`, `hint:`, and lines `- old` / `+ new` that plant a mistake.
+steps/NN_idea/hunts: blocks of `hunt:`, `hint:`, and lines `- old` / `+ new` that plant a mistake;
+`size:` where it shows at none of the shapes that are checked anyway.
 """
 import re
 import shutil
@@ -156,6 +157,7 @@ class Hunt:
     name: str
     hints: list = field(default_factory=list)
     edits: list = field(default_factory=list)  # (old, new)
+    sizes: list = field(default_factory=list)  # to be right at, beside what is checked anyway
 
     @property
     def id(self):
@@ -201,13 +203,15 @@ def read_hunts(step):
             raise UserError(f"{where}: must begin with 'hunt: NAME'")
         elif key == "hint:":
             found[-1].hints.append(value.strip())
+        elif key == "size:":
+            found[-1].sizes.append(sizes.parse_one(value.strip()))
         elif key == "-":
             found[-1].edits.append((value.strip(), ""))
         elif key == "+" and found[-1].edits:
             old, new = found[-1].edits[-1]
             found[-1].edits[-1] = (old, (new + "\n" if new else "") + value.strip())
         else:
-            raise UserError(f"{where}: '{line}': hunt:, hint:, - or +")
+            raise UserError(f"{where}: '{line}': hunt:, hint:, size:, - or +")
     for hunt in found:
         if not hunt.edits or len(hunt.hints) != 3:
             raise UserError(f"{where}: '{hunt.name}' needs three hints and an edit")

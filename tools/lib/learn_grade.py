@@ -86,6 +86,7 @@ def emulated(subject, mine):
         yield "right", FAIL, words, ""
         return
     shapes = [sizes.parse_one(name) for name, *_ in measure.shapes(reference)]
+    shapes += getattr(subject, "sizes", [])
     findings = None
     for seed in SEEDS:
         found = measure.check(mine, "emulated", shapes, seed, limit=120)
