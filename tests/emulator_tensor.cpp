@@ -87,7 +87,37 @@ void check_move(At from, At to, int multicast) {
   for (size_t i = 0; i < got.size(); ++i) REQUIRE(got[i] == want[i]);
 }
 
+/// Loads all boxes of 64x128 halves of a column, then all again, the second time backwards or not.
+__global__ void load_twice(const __grid_constant__ CUtensorMap map, int boxes, int backwards) {
+  char* smem = static_cast<char*>(ptx::dynamic_smem());
+  auto* bar = reinterpret_cast<uint64_t*>(smem + 64 * 128 * sizeof(half));
+  if (threadIdx.x > 0) return;
+  ptx::mbarrier_init(bar, 1);
+  ptx::fence_mbarrier_init();
+  for (int i = 0; i < 2 * boxes; ++i) {
+    const int box = i < boxes ? i : backwards ? 2 * boxes - 1 - i : i - boxes;
+    ptx::mbarrier_arrive_expect_tx(bar, 64 * 128 * sizeof(half));
+    ptx::tma_load_2d(smem, &map, 0, box * 128, bar);
+    ptx::mbarrier_wait(bar, i & 1);
+  }
+}
+
 }  // namespace
+
+TEST_CASE("boxes that come again soon are found, others are not") {
+  const int kept = int(emu::kL2PerSm * size_t(emu::num_sms()) / (64 * 128 * sizeof(half)));
+  const int boxes = kept + 10;
+  gpu::Buffer column(size_t(boxes) * 64 * 128 * sizeof(half), "column");
+  gpu::fill(column.get(), 0, column.bytes());
+  const auto map =
+      gpu::tensor_map_2d(column.get(), boxes * 128, 64, 64, 128, 64, gpu::Swizzle::none);
+  for (int backwards : {0, 1}) {
+    const auto config = shape(dim3(1), dim3(32), 64 * 128 * sizeof(half) + 64);
+    CHECK(run(config, load_twice, map, boxes, backwards).all() == "");
+    const int missed = backwards ? boxes + 10 : 2 * boxes;
+    CHECK(emu::counters().tma_miss_bytes == size_t(missed) * 64 * 128 * sizeof(half));
+  }
+}
 
 TEST_CASE("boxes of tensors of three and four dimensions") {
   for (int multicast : {0, 1}) {

@@ -126,6 +126,21 @@ void count_matrix(Access& c, const void* const* rows, unsigned matrices) {
   }
 }
 
+/// What a load finds if the newest boxes are kept: an L2 that has whole boxes and no sets. It tells
+/// whether a kernel comes back to what it has just read, not what a GPU would hit.
+void count_l2(uintptr_t box, size_t bytes) {
+  auto& l2 = state.l2;
+  const auto found = std::find_if(l2.begin(), l2.end(), [&](auto& b) { return b.first == box; });
+  if (found == l2.end())
+    state.counters.tma_miss_bytes += bytes;
+  else
+    l2.erase(found);
+  l2.emplace_front(box, bytes);
+  size_t kept = 0;
+  for (const auto& b : l2) kept += b.second;
+  for (; kept > kL2PerSm * size_t(num_sms()); l2.pop_back()) kept -= l2.back().second;
+}
+
 const Counters& counters() { return state.counters; }
 std::vector<std::pair<std::string, double>> counters_list(const Counters& c) {
   std::vector<std::pair<std::string, double>> list;
@@ -158,6 +173,7 @@ std::vector<std::pair<std::string, double>> counters_list(const Counters& c) {
   add("mbarrier_waits", c.mbarrier_waits);
   add("atomics", c.atomics);
   add("tma_multicast_bytes", c.tma_multicast_bytes);
+  add("tma_miss_bytes", c.tma_miss_bytes);
   add("cp_async_ahead", c.cp_async_ahead);
   add("wgmma_ahead", c.wgmma_ahead);
   return list;

@@ -37,6 +37,7 @@ void device_free(void*);
 void device_initialised(void*, size_t bytes);
 
 int num_sms();                  // 4, or EMU_SMS: as many CTAs run at once
+constexpr size_t kL2PerSm = 256 * 1024;  // about half of an H200's share
 constexpr size_t kMaxSmem = 227 * 1024;  // dynamic shared memory of one block, as on sm_90
 void set_seed(unsigned seed);   // order of threads and of landings; default EMU_SEED or 0
 void set_trace(bool on);        // the first report tells what happened to the same buffer before
@@ -51,6 +52,7 @@ struct Counters {
   uint64_t tma_load_bytes = 0, tma_store_bytes = 0, mma_flops = 0, wgmma_flops = 0;
   uint64_t barriers = 0, mbarrier_arrivals = 0, mbarrier_waits = 0, atomics = 0;
   uint64_t tma_multicast_bytes = 0;  // of tma_load_bytes, those for another block
+  uint64_t tma_miss_bytes = 0;  // of boxes that are not among the last kL2PerSm * num_sms() loaded
   uint64_t cp_async_ahead = 0, wgmma_ahead = 0;  // most groups in flight when a wait returned
 };
 const Counters& counters();                      // of the last launch

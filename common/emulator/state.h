@@ -208,6 +208,7 @@ struct State {
   uint64_t progress = 0;         // raised by whatever may let a polling thread go on
   bool stopped = false;
   Counters counters;
+  std::deque<std::pair<uintptr_t, size_t>> l2;  // boxes that TMA has loaded, the newest first
   uint32_t random = 1, seed = 0;
 
   uint32_t roll(uint32_t below) {
@@ -296,6 +297,7 @@ std::string name_of(const Mbarrier&);
 // ---- counters.cpp -------------------------------------------------------------------------------
 void count_accesses(Cta&);  // of all its threads since the last time
 void count_matrix(Access&, const void* const* rows, unsigned matrices);
+void count_l2(uintptr_t box, size_t bytes);
 /// Shared memory by its offset in the region: only the bank matters.
 inline void log_access(uintptr_t address, unsigned bytes, AccessKind kind, Site site) {
   self->log.push_back({address, site, uint8_t(bytes), kind});

@@ -130,6 +130,9 @@ void tma_load(void* smem, const CUtensorMap* map, const int* coords, unsigned ra
     });
   std::array<int, 5> c{};
   std::copy(coords, coords + rank, c.begin());
+  uintptr_t box = uintptr_t(map->base) + uintptr_t(int64_t(c[0]) * map->element);
+  for (unsigned d = 1; d < rank; ++d) box += uintptr_t(int64_t(c[d]) * int64_t(map->stride[d - 1]));
+  count_l2(box, bytes);  // once, whoever gets it
   if (!source->cells.empty())
     each_chunk(*map, static_cast<char*>(smem), coords, [&](char*, char* from, unsigned n) {
       if (n) shadow_read(*source, uintptr_t(from), n, at, view_of(self), Proxy::async, nullptr);
