@@ -223,7 +223,7 @@ class Tune(Sandbox):
 
     def test_a_candidate_that_hangs_is_left_out(self):
         self.behave(STEP, "stuck at a candidate")
-        done = self.ladder("tune", "17", "--sizes", "64", "--time-limit", "4")
+        done = self.ladder("tune", "17", "--sizes", "64", "--shape-limit", "4")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("128x128/c2", done.stderr)
         self.assertEqual(self.lines()[1], "64 64 64 row row f16 f16 1 256x192/c2")
@@ -239,7 +239,13 @@ class Tune(Sandbox):
     def test_the_time_is_for_all(self):
         self.behave(STEP, "slow")
         done = self.ladder("tune", "17", "--sizes", "64,128,256", "--time-limit", "3")
-        self.assertIn("not tried, the time was up: 256", done.stdout)
+        self.assertEqual(done.returncode, 0, done.stderr)  # 128 is cut, and that is no failure
+        self.assertIn("not reached in the time: 128, 256;", done.stdout)
+        self.assertNotIn("not tuned", done.stderr)
+        self.assertEqual(len(self.lines()), 2)
+        done = self.ladder("tune", "17", "--sizes", "64", "--time-limit", "1", "--fresh")
+        self.assertEqual(done.returncode, 1, done.stdout)  # nothing at all
+        self.assertIn("not reached in the time: 64;", done.stdout)
 
     def test_refusals(self):
         (self.root / "other.txt").write_text("gpu Another GPU\n")

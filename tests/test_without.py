@@ -1,4 +1,5 @@
 """without: what it takes, and that every part of every step can be left out and still builds."""
+import json
 import shutil
 import subprocess
 import tempfile
@@ -84,6 +85,22 @@ class Command(Sandbox):
         data = results.load(self.root / "plots/results/without/fake-gpu/03_smem_tile.json")
         for size in (4096, 8192):
             self.assertTrue(data.find(self.COPY, (size,) * 3, "burst"))
+
+    def test_rows_of_another_driver_or_method_are_not_lost(self):
+        record = ("without", "03", "--sizes", "4096", "--record", "--commit", "abc")
+        self.ladder(*record)
+        file = self.root / "plots/results/without/fake-gpu/03_smem_tile.json"
+        for key, old, now in (("driver", "500.01", "580.00"), ("method", 7, 1)):
+            data = json.loads(file.read_text())
+            data["context"][key] = old
+            file.write_text(json.dumps(data))
+            kept = file.read_text()
+            done = self.ladder(*record)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(f"{key} is {now}, the recorded rows have {old}; --fresh", done.stderr)
+            self.assertEqual(file.read_text(), kept)
+            self.assertEqual(self.ladder(*record, "--fresh").returncode, 0)
+            self.assertEqual(str(results.load(file).context[key]), str(now))
 
     def test_errors(self):
         self.assert_one_line_error(self.ladder("without", "01"), "01_naive", "03")

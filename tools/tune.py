@@ -5,7 +5,8 @@
   ./ladder tune --regime sustained                 under load, where the power limit rules
 
 Each candidate must compute the right product before it is timed. One process per shape, with a time
-limit: a candidate that hangs is ended and left out. The choices are added to a file in out/ of this
+limit: a candidate that hangs is ended and left out. Shapes that the time for all does not reach are
+named, and no failure. The choices are added to a file in out/ of this
 GPU's name; it is read where the variable LADDER_GEMM_TUNED names it, as the last line says. Beside
 it, in a .json, all that was measured.
 """
@@ -18,6 +19,7 @@ from .lib import (build, files, kinds, lock, measure, options, paths, results, s
 
 VARIABLE = "LADDER_GEMM_TUNED"
 IN_ALL = 180.0  # seconds
+UNREACHED = "not reached"
 
 
 def arguments(parser):
@@ -29,6 +31,9 @@ def arguments(parser):
     parser.add_argument("--fresh", action="store_true", help="forget what the file says so far")
     parser.add_argument("--time-limit", type=options.seconds, metavar="SECONDS",
                         help=f"for all shapes together (default {IN_ALL:.0f})")
+    parser.add_argument("--shape-limit", type=options.seconds, metavar="SECONDS",
+                        help="for one shape, then a candidate hangs (default 20 and more for large "
+                        "ones)")
     parser.add_argument("-o", "--out", type=Path, metavar="FILE",
                         help="default out/tuned-GPU.txt")
 
@@ -54,18 +59,17 @@ def main(args):
                         ("configuration", 24)])
     table.header()
     measured = []
-    end, failures, untried = time.monotonic() + (args.time_limit or IN_ALL), [], []
+    end, failures, unreached = time.monotonic() + (args.time_limit or IN_ALL), [], []
     with lock.gpu(ready.gpu.uuid):
         for size in size_list:
             if not suits(size):
                 table.failed(sizes.short(size), "left out: a choice is by size, layouts, types and "
                              "batch alone", term.DIM)
                 continue
-            left = end - time.monotonic()
-            if left <= 0:
-                untried.append(size)
+            rows, reason = tune(step, size, args.regime, args.shape_limit or one_limit(size), end)
+            if reason == UNREACHED:
+                unreached.append(size)
                 continue
-            rows, reason = tune(step, size, args.regime, min(left, one_limit(size)))
             if reason:
                 failures.append(size)
                 table.failed(sizes.short(size), reason)
@@ -79,15 +83,15 @@ def main(args):
             write(target, gpu.name, choices)  # whole after each: a run cut short keeps what it has
             files.write_json(target.with_suffix(".json"), {
                 "gpu": gpu.name, "regime": args.regime, "step": step.id, "rows": measured})
-    if untried:
-        term.say("not tried, the time was up: " + ", ".join(map(sizes.short, untried))
-                 + "; --time-limit", term.YELLOW)
+    if unreached:
+        term.say("not reached in the time: " + ", ".join(map(sizes.short, unreached))
+                 + "; --time-limit gives more", term.YELLOW)
     if failures:
         term.error(f"{len(failures)} of {len(size_list)} not tuned: "
                    + ", ".join(map(sizes.short, failures)))
     if choices:
         term.say(f"\nexport {VARIABLE}={target.resolve()}   # {step.id} then reads it")
-    return 1 if failures else 0
+    return 1 if failures or (unreached and not measured) else 0
 
 
 def one_limit(size):
@@ -95,18 +99,24 @@ def one_limit(size):
     return 20 + sizes.flops(size) / 5e11
 
 
-def tune(step, size, regime, limit):
+def tune(step, size, regime, limit, end):
     """(rows of the candidates, fastest first; "") or ([], why not). A candidate at which the
-    process hangs or crashes is left out, and the others are tried once more."""
+    process hangs or crashes is left out, and the others are tried once more, until `end`."""
     skip = []
     for _ in range(3):
+        left = end - time.monotonic()
+        if left <= 0:
+            return [], UNREACHED
         command = ["tune", "--sizes", sizes.text(size), "--regimes", regime]
         if skip:
             command += ["--skip", ",".join(skip)]
-        outcome = measure.call(step, "gpu", command, limit, term.Progress(), "trying candidates")
+        outcome = measure.call(step, "gpu", command, min(limit, left), term.Progress(),
+                               "trying candidates")
         if outcome.ok:
             rows = sorted(outcome.data.get("benchmarks", []), key=lambda row: row["us"])
             return (rows, "") if rows else ([], "no candidate was measured")
+        if outcome.ran and outcome.ran.timed_out and left < limit:
+            return [], UNREACHED  # whether it hangs, nobody knows
         told = re.findall(r"^trying \S+ (\S+)$", outcome.ran.out, re.M) if outcome.ran else []
         if outcome.refused or not told or told[-1] in skip:
             break

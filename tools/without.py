@@ -35,6 +35,8 @@ def arguments(parser):
     parser.add_argument("--record", action="store_true",
                         help="keep the results in plots/results/without/")
     parser.add_argument("--commit", help="as ./ladder record")
+    parser.add_argument("--fresh", action="store_true", help="with --record: drop the rows of "
+                        "another driver or method instead of refusing")
 
 
 def main(args):
@@ -59,11 +61,14 @@ def main(args):
     # The harness does not check a step with '-without-' in its name.
     ids = {part.name: f"{step.id}-without-{part.name}" for part in chosen}
     made = copies.write(FOLDER, step, {ids[p.name]: left_out(kernel, p) for p in chosen})
-    before = results.load(target) if args.record and target.exists() else None
+    before = results.load(target) if args.record and target.exists() and not args.fresh else None
+    if before:  # before anything is measured; the method, which the programs know, after the first
+        refuse(before.context, {**before.context, "gpu": gpu.name, "driver": gpu.driver}, target)
 
     def keep(run):
         kept = run.children
-        if before and not results.same_method(before.context, kept[0].context):
+        if before:
+            refuse(before.context, kept[0].context, target)
             kept = kept[:1] + [before] + kept  # the first one's context, the last one's rows
         results.save(results.merge(kept), target)
 
@@ -76,6 +81,13 @@ def main(args):
     if run.children:
         term.say(paths.shown(target) + ("; now ./ladder readme shows it" if args.record else ""))
     return code
+
+
+def refuse(recorded, new, target):
+    """Rows that may not stand beside the recorded ones."""
+    if differs := results.same_method(recorded, new):
+        raise term.UserError(f"these rows can't stand beside those of {paths.shown(target)}: "
+                             f"{differs}; --fresh drops the old ones")
 
 
 def parts_of(step):
