@@ -365,19 +365,18 @@ for kind, n in (("<f2", 3), ("<f4", 8)):
 
 def wrong(text):
     """A reference step that leaves out the last row: faster, and wrong."""
-    head, _, _ = text.rpartition("REGISTER_STEP(supports, prepare);")
+    head, last, rest = text.rpartition("REGISTER_STEP(")
     return head + """\
 static Launch prepare_less(const Problem& p) {
   Problem less = p;
   less.M = std::max<int64_t>(1, p.M - 1);
   return prepare(less);
 }
-REGISTER_STEP(supports, prepare_less);
-"""
+""" + last + rest.replace(" prepare", " prepare_less", 1)
 
 
 def unchanged(text):
-    return text.replace('#include "common/step.h"', '#include "common/step.h"\n// my solution', 1)
+    return text.replace("#include", "// my solution\n#include", 1)
 
 
 class OnTheEmulatedDevice(unittest.TestCase):
@@ -395,15 +394,14 @@ class OnTheEmulatedDevice(unittest.TestCase):
         cls.graded = [e for e in cls.exercises if FULL or e.step.id[:2] in GRADED]
         cls.copies = {h.id: learn_grade.copy(h, h.start_text()) for h in cls.hunts}
         for one in cls.hunts:
-            for header in one.step.folder.glob("*.h"):
-                (cls.copies[one.id].folder / header.name).write_bytes(header.read_bytes())
+            learn.copy_included(one.step.folder, cls.copies[one.id].folder)
         for one in cls.graded:
             reference = one.step.kernel.read_text(encoding="utf-8")
             for name, text in [("wrong", wrong(reference)), ("reference", reference),
                                ("unchanged", unchanged(learn.start_text(one)))]:
                 copy = learn_grade.copy(one, text, f"{one.step.id[:2]}_{name}")
-                for header in (one.base if name == "unchanged" else one.step).folder.glob("*.h"):
-                    (copy.folder / header.name).write_bytes(header.read_bytes())
+                learn.copy_included((one.base if name == "unchanged" else one.step).folder,
+                                    copy.folder)
                 cls.copies[copy.id] = copy
         needed = {s.id for e in cls.exercises for s in (e.step, e.base)}
         cls.failed = build.build(cls.ready, "emulated", [*cls.copies, *sorted(needed)],

@@ -1,6 +1,7 @@
 """Exercises and bug hunts: their texts live beside the steps, what a learner gets in work/.
 
-steps/NN_idea/exercise.md: front matter (what must move), the task, `## Hint 1` to `## Hint 3`.
+steps/NN_idea/exercise.md: front matter (`moves:` what must move, `size:` at which, `shapes: plain` if
+only those in FP16, row by row, are asked for), the task, `## Hint 1` to `## Hint 3`.
 steps/NN_idea/hunts: blocks of `hunt:`, `hint:`, and lines `- old` / `+ new` that plant a mistake;
 `size:` where it shows at none of the shapes that are checked anyway.
 """
@@ -25,6 +26,7 @@ class Exercise:
     hints: list
     moves: list  # of Rule
     size: tuple = SIZE
+    plain: bool = False  # other layouts, types and batches are not asked for
 
     @property
     def id(self):
@@ -104,8 +106,10 @@ def read_exercise(step, known):
             made.moves.append(rule(value.strip(), where))
         elif key == "size":
             made.size = sizes.parse_one(value)
+        elif (key, value.strip()) == ("shapes", "plain"):
+            made.plain = True
         else:
-            raise UserError(f"{where}: '{line}': moves or size")
+            raise UserError(f"{where}: '{line}': moves, size or 'shapes: plain'")
     if len(made.hints) != 3 or not made.moves:
         raise UserError(f"{where}: needs three hints and at least one 'moves:'")
     return made
@@ -140,12 +144,19 @@ def put(name, headers_of, texts, again):
             raise UserError(f"{paths.shown(target)}/kernel.cu is there already: go on with it, or "
                             "start over with --again (it is kept as kernel.cu.before)")
         (target / "kernel.cu").replace(target / "kernel.cu.before")
-    for header in headers_of.glob("*.h"):
-        target.mkdir(parents=True, exist_ok=True)
-        shutil.copy(header, target)
+    copy_included(headers_of, target)
     for file, text in texts.items():
         files.write_text(target / file, text)
     return target
+
+
+def copy_included(folder, target):
+    """What a kernel.cu in `folder` may include from beside it: headers, and parts it names."""
+    kernel = (folder / "kernel.cu").read_text(encoding="utf-8")
+    for file in [*folder.glob("*.h"), *folder.glob("*.cu")]:
+        if file.suffix == ".h" or f'#include "{file.name}"' in kernel:
+            target.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, target)
 
 
 # ---- bug hunts -----------------------------------------------------------------------------------
