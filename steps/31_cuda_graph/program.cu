@@ -5,8 +5,8 @@
 // Workloads. decode1: one token through the block, the launch-bound end. batchN: the block on N
 // sequences of 64 tokens, on to the compute-bound end. decode_model1, model1: twelve blocks in a
 // row, so that a graph can be long. spinNus: twelve kernels of N microseconds that do nothing, to
-// see what hides what. handoverNMB: one kernel writes N MB, the next reads them, to see what a graph
-// does with data.
+// see what hides what. handoverNMB: one kernel writes N MB, the next reads them, to see what a
+// graph does with data.
 #include "block.h"
 #include "common/harness/experiment.h"
 #include "decode.h"

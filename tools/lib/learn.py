@@ -1,7 +1,7 @@
 """Exercises and bug hunts: their texts live beside the steps, what a learner gets in work/.
 
-steps/NN_idea/exercise.md: front matter (`moves:` what must move, `size:` at which, `shapes: plain` if
-only those in FP16, row by row, are asked for), the task, `## Hint 1` to `## Hint 3`.
+steps/NN_idea/exercise.md: front matter (`moves:` what must move, `size:` at which, `shapes: plain`
+if only those in FP16, row by row, are asked for), the task, `## Hint 1` to `## Hint 3`.
 steps/NN_idea/hunts: blocks of `hunt:`, `hint:`, and lines `- old` / `+ new` that plant a mistake;
 `size:` where it shows at none of the shapes that are checked anyway.
 """
