@@ -150,21 +150,21 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
   locate_tile(block_m, block_n, M, N);  // not before, to have two registers more in the loop
   ptx::bar_sync(1, NUM_CONSUMERS);  // all consumers have read the stages; nothing fills them
   half* smem_c = reinterpret_cast<half*>(&smem);  // [BLOCK_M][BLOCK_N]
+  const int row = warp_m + lane_id / 4, col = warp_n + lane_id % 4 * 2;
   for (int i = 0; i < MMA_ROWS; ++i)
     for (int j = 0; j < MMA_COLS; ++j)
       for (int r = 0; r < 4; r += 2) {
-        const int row = warp_m + i * MMA_M + r * 4 + lane_id / 4;
-        const int col = warp_n + j * MMA_N + lane_id % 4 * 2;
+        const int m = row + i * MMA_M + r * 4, n = col + j * MMA_N;
         const half2 pair = __floats2half2_rn(acc[i][j][r], acc[i][j][r + 1]);
-        *reinterpret_cast<half2*>(&smem_c[at<BLOCK_N>(row, col)]) = pair;
+        *reinterpret_cast<half2*>(&smem_c[at<BLOCK_N>(m, n)]) = pair;
       }
   __syncwarp();
 #pragma unroll
   for (int chunk = lane_id; chunk < WARP_M * WARP_N / 8; chunk += 32) {
-    const int row = warp_m + chunk / (WARP_N / 8), col = warp_n + chunk % (WARP_N / 8) * 8;
-    const uint4 packed = *reinterpret_cast<const uint4*>(&smem_c[at<BLOCK_N>(row, col)]);
-    if (block_m + row < M && block_n + col < N)
-      *reinterpret_cast<uint4*>(&C[int64_t(block_m + row) * N + block_n + col]) = packed;
+    const int m = warp_m + chunk / (WARP_N / 8), n = warp_n + chunk % (WARP_N / 8) * 8;
+    const uint4 packed = *reinterpret_cast<const uint4*>(&smem_c[at<BLOCK_N>(m, n)]);
+    if (block_m + m < M && block_n + n < N)
+      *reinterpret_cast<uint4*>(&C[int64_t(block_m + m) * N + block_n + n]) = packed;
   }
 }
 
