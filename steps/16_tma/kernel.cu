@@ -29,10 +29,18 @@ static_assert(WARP_N == BOX_N, "a warp reads one box of B");
 static_assert(NUM_THREADS <= 1024, "a block has at most 1024 threads");
 
 template <int NUM_STAGES>
-struct SharedStorage {  // 1,024-byte aligned buffers first, as TMA's swizzle needs
+struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle needs
   half a[NUM_STAGES][BLOCK_M * BLOCK_K];                 // [BLOCK_M][64]
   half b[NUM_STAGES][BLOCK_N / BOX_N][BLOCK_K * BOX_N];  // [box][BLOCK_K][64]
   uint64_t full_bar[NUM_STAGES];
+
+  __device__ void label() {
+    for (int stage = 0; stage < NUM_STAGES; ++stage) {
+      ptx::label(a[stage], sizeof(a[stage]), "A", stage);
+      ptx::label(b[stage], sizeof(b[stage]), "B", stage);
+      ptx::label(&full_bar[stage], sizeof(uint64_t), "full_bar", stage);
+    }
+  }
 };
 constexpr int STAGE_BYTES = sizeof(SharedStorage<1>::a) + sizeof(SharedStorage<1>::b);
 static_assert(sizeof(SharedStorage<2>) <= 101376, "must fit every GPU from sm_80 on");
@@ -45,6 +53,16 @@ template <int COLS>
 __device__ int at(int row, int col) {
   static_assert(COLS % 64 == 0, "rows must be whole lines of 128 bytes");
   return row * COLS + (col / 8 ^ row % 8) * 8 + col % 8;
+}
+
+// Where this block's tile starts. Blocks start in order: down GROUP_M tiles, then one column on, so
+// that what runs at one time is a compact patch of C and shares its rows of A and columns of B.
+__device__ void locate_tile(int& block_m, int& block_n, int M, int N) {
+  const int tiles_m = ceil_div(M, BLOCK_M), group_size = GROUP_M * ceil_div(N, BLOCK_N);
+  const int group = blockIdx.x / group_size, in_group = blockIdx.x % group_size;
+  const int rows = min(GROUP_M, tiles_m - group * GROUP_M);  // the last group may be lower
+  block_m = (group * GROUP_M + in_group % rows) * BLOCK_M;
+  block_n = in_group / rows * BLOCK_N;
 }
 
 // Rows m.. and columns k.. of A for one mma: four 8x8 matrices, two below two.
@@ -67,18 +85,8 @@ __global__ void __launch_bounds__(NUM_THREADS)
     gemm_kernel(const __grid_constant__ CUtensorMap tmap_a,
                 const __grid_constant__ CUtensorMap tmap_b, half* C, int M, int N, int K) {
   auto& smem = *static_cast<SharedStorage<NUM_STAGES>*>(ptx::dynamic_smem());
-  for (int stage = 0; stage < NUM_STAGES; ++stage) {
-    ptx::label(smem.a[stage], sizeof(smem.a[stage]), "A", stage);
-    ptx::label(smem.b[stage], sizeof(smem.b[stage]), "B", stage);
-    ptx::label(&smem.full_bar[stage], sizeof(uint64_t), "full_bar", stage);
-  }
-  // Blocks start in the order of their index: down GROUP_M rows of tiles, then one column on. What
-  // runs at one time is then a compact patch of C, which shares its rows of A and columns of B.
-  const int tiles_m = ceil_div(M, BLOCK_M), group_size = GROUP_M * ceil_div(N, BLOCK_N);
-  const int group = blockIdx.x / group_size, in_group = blockIdx.x % group_size;
-  const int rows = min(GROUP_M, tiles_m - group * GROUP_M);  // the last group may be lower
-  const int block_m = (group * GROUP_M + in_group % rows) * BLOCK_M;
-  const int block_n = in_group / rows * BLOCK_N;
+  int block_m, block_n;
+  locate_tile(block_m, block_n, M, N);
   const int warp_id = __shfl_sync(~0u, threadIdx.x / 32, 0), lane_id = threadIdx.x % 32;
   const int warp_m = warp_id / (BLOCK_N / WARP_N) * WARP_M;
   const int warp_n = warp_id % (BLOCK_N / WARP_N) * WARP_N;
@@ -86,7 +94,7 @@ __global__ void __launch_bounds__(NUM_THREADS)
   const int num_k_tiles = ceil_div(K, BLOCK_K);
   // Starts the copy of one k tile into the ring; the barrier of its stage counts the bytes. Issuing
   // takes a while, so five warps issue one box each: A, and the four of B.
-  auto load_tile = [&](int k_tile) {
+  const auto load_tile = [&](int k_tile) {
     const int stage = k_tile % NUM_STAGES, k = k_tile * BLOCK_K, box = warp_id - 1;
     uint64_t* full_bar = &smem.full_bar[stage];
     if (lane_id == 0 && warp_id == 0) {
@@ -98,6 +106,7 @@ __global__ void __launch_bounds__(NUM_THREADS)
   };
 
   if (threadIdx.x == 0) {
+    smem.label();
     for (int stage = 0; stage < NUM_STAGES; ++stage) ptx::mbarrier_init(&smem.full_bar[stage], 1);
     ptx::fence_mbarrier_init();
   }

@@ -160,9 +160,8 @@ Launch prepare(const Problem& p) {
   auto* C = static_cast<half*>(p.C);
   const CUtensorMap tmap_a = gpu::tensor_map_2d(p.A, M, K, K, BLOCK_M, BLOCK_K, Swizzle::b128);
   const CUtensorMap tmap_b = gpu::tensor_map_2d(p.B, K, N, N, BLOCK_K, BOX_N, Swizzle::b128);
-  const int tiles = ceil_div(M, BLOCK_M) * ceil_div(N, BLOCK_N);
   gpu::LaunchConfig config;
-  config.grid = dim3(tiles);
+  config.grid = dim3(ceil_div(N, BLOCK_N) * ceil_div(M, BLOCK_M));
   config.block = dim3(NUM_THREADS);
   config.dynamic_smem = sizeof(SharedStorage);
   gpu::allow_dynamic_smem(gemm_kernel, config.dynamic_smem);

@@ -129,8 +129,8 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
               acc, advance(desc_a, k16 * A_K16_BYTES), advance(desc_b, k16 * B_K16_BYTES),
               k_tile > 0 || k16 > 0);
         ptx::wgmma_commit_group();
-        ptx::wgmma_wait_group<1>(acc);  // the group before has read its stage: release that, in
-        if (k_tile > 0 && tid % 128 < CLUSTER_M)  // both CTAs (B came from both)
+        ptx::wgmma_wait_group<1>(acc);  // the group before has read its stage: release that
+        if (k_tile > 0 && tid % 128 < CLUSTER_M)  // in both CTAs: B came from both
           ptx::mbarrier_arrive_remote(&smem.empty_bar[(iter - 1) % NUM_STAGES], tid % 128);
       }
       const auto [block_m, block_n] = tile_origin(tile, cta_rank, tiles_m, tiles_n);

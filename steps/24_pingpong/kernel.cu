@@ -142,8 +142,8 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
         ptx::wgmma_commit_group();
         if (k_tile == num_k_tiles - 1 && tid % 128 == 0)  // all is issued: the other one's turn
           ptx::mbarrier_arrive(&smem.turn_bar[wg_id ^ 1]);
-        ptx::wgmma_wait_group<1>(acc);  // the group before has read its stage: release that, in
-        if (k_tile > 0 && tid % 128 < CLUSTER_M)  // both CTAs (B came from both)
+        ptx::wgmma_wait_group<1>(acc);  // the group before has read its stage: release that
+        if (k_tile > 0 && tid % 128 < CLUSTER_M)  // in both CTAs: B came from both
           ptx::mbarrier_arrive_remote(&smem.empty_bar[(iter - 1) % NUM_STAGES], tid % 128);
       }
       const auto [block_m, block_n] = tile_origin(tile, cta_rank, tiles_m, tiles_n);
