@@ -36,6 +36,18 @@ class Fork(Sandbox):
         self.assert_one_line_error(self.ladder("diff", "01", "02", "03"), "one step, or two")
         self.assertIn("-// 01_naive", self.ladder("diff", "01", "10").stdout)
 
+    def test_lines_that_only_move_to_the_right(self):
+        self.ladder("fork", "03", "mine")
+        kernel = self.root / "steps" / "40_mine" / "kernel.cu"
+        lines = kernel.read_text().splitlines()
+        kernel.write_text("\n".join(lines[:4] + ["  " + line for line in lines[4:]]) + "\n")
+        all_of_it = 2 + sum(1 for line in lines[4:])
+        self.assertIn(f"{all_of_it} lines added, {all_of_it} removed",
+                      self.ladder("diff", "40").stdout)
+        done = self.ladder("diff", "40", "-w").stdout
+        self.assertIn("2 lines added, 2 removed, indentation aside", done)
+        self.assertIn("+// base: 03_smem_tile", done)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -2,6 +2,7 @@
 
   ./ladder diff 06           06 against the step it builds on
   ./ladder diff 05 11        any two
+  ./ladder diff 21 -w        without the lines that only move to the right
 """
 from .lib import changes, steps, term
 
@@ -9,6 +10,8 @@ from .lib import changes, steps, term
 def arguments(parser):
     parser.add_argument("steps", nargs="+", metavar="STEP")
     parser.add_argument("-U", "--context", type=int, default=3, metavar="LINES")
+    parser.add_argument("-w", "--ignore-indent", action="store_true",
+                        help="a line that only moves to the right has not changed")
 
 
 def main(args):
@@ -22,8 +25,9 @@ def main(args):
     else:
         raise term.UserError(f"{step.id} is the first: name two steps, ./ladder diff 01 02")
     colours = {"+": term.GREEN, "-": term.RED, "@": term.DIM}
-    for line in changes.unified(base, step, max(0, args.context)):
+    for line in changes.unified(base, step, max(0, args.context), not args.ignore_indent):
         term.say(line, term.BOLD if line.startswith(("+++", "---")) else colours.get(line[:1]))
-    added, removed = changes.count(base, step)
-    term.say(f"{base.id} to {step.id}: {added} lines added, {removed} removed", term.BOLD)
+    added, removed = changes.count(base, step, not args.ignore_indent)
+    aside = ", indentation aside" if args.ignore_indent else ""
+    term.say(f"{base.id} to {step.id}: {added} lines added, {removed} removed{aside}", term.BOLD)
     return 0

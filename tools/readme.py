@@ -99,8 +99,14 @@ def diff_line(step, base):
     if not base:
         return ""
     added, removed = changes.count(base, step)
+    diff = f"./ladder diff {step.id[:2]}"
+    shown = f"`{diff}` shows them."
+    if changes.moved(base, step) >= 10:
+        less = changes.count(base, step, indent=False)
+        shown = (f"Many only move to the right: `{diff} -w` shows the {less[0]} added and "
+                 f"{less[1]} removed apart from those.")
     return (f"`kernel.cu` against [{base.id}](../{base.id}/kernel.cu): {added} lines added, "
-            f"{removed} removed. `./ladder diff {step.id[:2]}` shows them.")
+            f"{removed} removed. {shown}")
 
 
 def cell(value, digits=1):
