@@ -87,7 +87,7 @@ std::string kernel_name() {
   std::string name = lines.front();
   for (const char* noise : {"(anonymous namespace)::", "void "})
     if (const size_t at = name.find(noise); at != name.npos) name.erase(at, strlen(noise));
-  return name.substr(0, name.find('('));
+  return name.substr(0, name.find_first_of("<("));  // of a template, which one the shape tells
 }
 
 /// Producer or consumer, from what the threads of its warpgroup have done so far.
