@@ -158,7 +158,9 @@ def _tile_step(p, tile, clock):
     """Cycles between two tile steps of an SM, all its blocks together: p.cycles and p.exposed."""
     facts, gpu, late = tile.facts, tile.gpu, tile.latency
     steps = tile.tiles * tile.steps  # of the whole problem
-    l2 = p.bytes["l2"] / steps / (gpu["l2_tbs"] * 1e12 / clock / gpu["sms"])
+    # Tiles of neighbours: requests for the same line are joined before they reach L2.
+    l2_tbs = gpu.get("l2_tiles_tbs", gpu["l2_tbs"])
+    l2 = p.bytes["l2"] / steps / (l2_tbs * 1e12 / clock / gpu["sms"])
     hbm = p.bytes["hbm"] / steps / (gpu["hbm_tbs"] * 1e12 / clock / gpu["sms"])
     p.cycles = {"math": tile.math, "shared memory": tile.smem, "L2": l2, "HBM": hbm}
     miss = min(1.0, p.bytes["hbm"] / p.bytes["l2"])
