@@ -13,10 +13,11 @@ constexpr int BLOCK_M = 128;
 constexpr int BLOCK_N = 128;
 constexpr int BLOCK_K = 64;
 constexpr int BOX_N = 64;  // columns of a TMA box: 128 bytes, the width of the swizzle
-constexpr int WG_M = 64;
 constexpr int WARP_M = 16;
+constexpr int WGMMA_M = 64;
 constexpr int WGMMA_K = 16;
-constexpr int NUM_THREADS = 128 + 128;  // a consumer and a producer warpgroup
+constexpr int NUM_CONSUMERS = 1;
+constexpr int NUM_THREADS = NUM_CONSUMERS * 128 + 128;  // and a producer warpgroup
 constexpr int NUM_STAGES = 3;  // 96 KB and the staging of C: two CTAs fit an SM
 constexpr int GROUP_M = 16;  // rasterization: tiles along M before the next column
 static_assert(BLOCK_N == 128, "the multiplication below is m64n128k16");
@@ -25,7 +26,7 @@ static_assert(BLOCK_K * sizeof(half) == 128, "a row of A in shared memory is one
 struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle needs
   half a[NUM_STAGES][BLOCK_M * BLOCK_K];                 // [BLOCK_M][64]
   half b[NUM_STAGES][BLOCK_N / BOX_N][BLOCK_K * BOX_N];  // [box][BLOCK_K][64]
-  half c[WG_M * BOX_N];                                  // [64][64]
+  half c[WGMMA_M * BOX_N];                               // [64][64]
   uint64_t full_bar[NUM_STAGES];
   uint64_t empty_bar[NUM_STAGES];
 
@@ -40,9 +41,9 @@ struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle need
   }
 };
 constexpr int STAGE_BYTES = sizeof(SharedStorage::a[0]) + sizeof(SharedStorage::b[0]);
-constexpr int A_M64_BYTES = WG_M * BLOCK_K * sizeof(half);   // 64 rows of A further,
 constexpr int A_K16_BYTES = WGMMA_K * sizeof(half);          // 16 k further in a row of A,
 constexpr int B_K16_BYTES = WGMMA_K * BOX_N * sizeof(half);  // 16 rows of k further in a box of B
+constexpr int A_M64_BYTES = WGMMA_M * BLOCK_K * sizeof(half);  // and 64 rows of A further
 
 // Matrix descriptor of a tile with the 128-byte swizzle. LBO and SBO are the bytes between
 // the 64-wide boxes of B (unused for A) and between groups of 8 rows.
@@ -84,13 +85,13 @@ __global__ void __launch_bounds__(NUM_THREADS, 2)
     smem.label();
     for (int stage = 0; stage < NUM_STAGES; ++stage) {
       ptx::mbarrier_init(&smem.full_bar[stage], 1);
-      ptx::mbarrier_init(&smem.empty_bar[stage], 1);
+      ptx::mbarrier_init(&smem.empty_bar[stage], NUM_CONSUMERS);
     }
     ptx::fence_mbarrier_init();
   }
   __syncthreads();
 
-  if (wg_id == 1) {  // producer warpgroup: one thread keeps the ring full
+  if (wg_id == NUM_CONSUMERS) {  // producer warpgroup: one thread keeps the ring full
     ptx::setmaxnreg_dec<40>();
     if (tid == 128) {
       for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
@@ -106,7 +107,7 @@ __global__ void __launch_bounds__(NUM_THREADS, 2)
     }
   } else {  // consumer warpgroup
     ptx::setmaxnreg_inc<216>();
-    float acc[BLOCK_M / WG_M][BLOCK_N / 2] = {};  // never read; ptxas 12 wants a value (C7515)
+    float acc[BLOCK_M / WGMMA_M][BLOCK_N / 2] = {};  // never read; ptxas 12 wants a value (C7515)
     for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
       const int stage = k_tile % NUM_STAGES, phase = k_tile / NUM_STAGES & 1;
       ptx::mbarrier_wait(&smem.full_bar[stage], phase);
@@ -116,7 +117,7 @@ __global__ void __launch_bounds__(NUM_THREADS, 2)
 #pragma unroll
       for (int k16 = 0; k16 < BLOCK_K / WGMMA_K; ++k16)
 #pragma unroll
-        for (int m = 0; m < BLOCK_M / WG_M; ++m)
+        for (int m = 0; m < BLOCK_M / WGMMA_M; ++m)
           ptx::wgmma_m64n128k16_f16<ptx::Major::k, ptx::Major::mn>(
               acc[m], advance(desc_a, m * A_M64_BYTES + k16 * A_K16_BYTES),
               advance(desc_b, k16 * B_K16_BYTES), k_tile > 0 || k16 > 0);
@@ -130,7 +131,7 @@ __global__ void __launch_bounds__(NUM_THREADS, 2)
     // Epilogue, 64 columns at a time: rmem -> smem -> gmem.
     const int warp_row = warp_id * WARP_M;
 #pragma unroll
-    for (int part = 0; part < BLOCK_M / WG_M * (BLOCK_N / BOX_N); ++part) {
+    for (int part = 0; part < BLOCK_M / WGMMA_M * (BLOCK_N / BOX_N); ++part) {
       const int m_wgmma = part / (BLOCK_N / BOX_N), box = part % (BLOCK_N / BOX_N);
       half* staging = smem.c;  // each warp uses 16 rows, alone
       __syncwarp();
@@ -147,7 +148,7 @@ __global__ void __launch_bounds__(NUM_THREADS, 2)
       __syncwarp();
       for (int i = 0; i < WARP_M; i += 4) {  // 4 rows of 128 bytes at once
         const int row = warp_row + i + lane_id / 8, chunk = lane_id % 8;
-        const int m = block_m + m_wgmma * WG_M + row, n = block_n + box * BOX_N + chunk * 8;
+        const int m = block_m + m_wgmma * WGMMA_M + row, n = block_n + box * BOX_N + chunk * 8;
         const uint4 eight = *reinterpret_cast<const uint4*>(&staging[swizzled(row, chunk)]);
         if (m < M && n < N) *reinterpret_cast<uint4*>(&C[int64_t(m) * N + n]) = eight;
       }

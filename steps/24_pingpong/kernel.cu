@@ -47,9 +47,9 @@ struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle need
   }
 };
 constexpr int STAGE_BYTES = sizeof(SharedStorage::a[0]) + sizeof(SharedStorage::b[0]);
-constexpr int A_K16_BYTES = WGMMA_K * sizeof(half);            // 16 k further in a row of A,
-constexpr int A_M64_BYTES = WGMMA_M * BLOCK_K * sizeof(half);  // 64 rows of A further,
-constexpr int B_K16_BYTES = WGMMA_K * BOX_N * sizeof(half);    // 16 rows of k further in a box of B
+constexpr int A_K16_BYTES = WGMMA_K * sizeof(half);          // 16 k further in a row of A,
+constexpr int B_K16_BYTES = WGMMA_K * BOX_N * sizeof(half);  // 16 rows of k further in a box of B
+constexpr int A_M64_BYTES = WGMMA_M * BLOCK_K * sizeof(half);  // and 64 rows of A further
 
 // Matrix descriptor of a tile with the 128-byte swizzle. LBO and SBO are the bytes between
 // the 64-wide boxes of B (unused for A) and between groups of 8 rows.
