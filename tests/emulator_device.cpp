@@ -443,6 +443,15 @@ __global__ void matrices(uint32_t* out, int swizzled) {
   out[threadIdx.x] = r[0] + two[0];
 }
 
+__global__ void quads(float* out, int pitch) {  // 16 bytes a lane, `pitch` floats apart
+  auto* smem = static_cast<float*>(ptx::dynamic_smem());
+  for (int i = 0; i < 4; ++i) smem[threadIdx.x * pitch + i] = threadIdx.x + 0.25f * i;
+  __syncthreads();
+  float r[4];
+  ptx::ld_volatile_shared_v4(r, &smem[(threadIdx.x ^ 1) * pitch]);
+  for (int i = 0; i < 4; ++i) out[threadIdx.x * 4 + i] = r[i];
+}
+
 }  // namespace
 
 TEST_CASE("counters") {
@@ -469,6 +478,14 @@ TEST_CASE("counters") {
   CHECK(columns(2).shared_load.wavefronts == 2);
   CHECK(columns(32).shared_load.wavefronts == 32);
   CHECK(columns(33).shared_load.wavefronts == 1);
+  const auto read_quads = [&](int pitch) {
+    CHECK(run(shape(dim3(1), dim3(32), 8192), quads, out.get<float>(), pitch).all() == "");
+    for (int i = 0; i < 128; ++i) CHECK(out.get<float>()[i] == (i / 4 ^ 1) + 0.25f * (i % 4));
+    return emu::counters().shared_load;
+  };
+  CHECK(read_quads(4).requests == 1);  // one load of 16 bytes, not four
+  CHECK(read_quads(4).wavefronts == 4);
+  CHECK(read_quads(32).wavefronts == 32);  // all in the same four banks
   const auto load = [&](int swizzled) {
     CHECK(run(shape(dim3(1), dim3(32), 8192), matrices, out.get<uint32_t>(), swizzled).all() == "");
     return emu::counters().ldmatrix;

@@ -59,6 +59,17 @@ PTX_FN void cp_async_mbarrier_arrive_noinc(uint64_t* bar) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(smem_addr(bar)) : "memory");
 }
 
+// ---- ld.shared ----------------------------------------------------------------------------------
+
+/// 16 bytes of shared memory. As an ordinary load, but ptxas keeps loads of this kind in the order
+/// of the source.
+PTX_FN void ld_volatile_shared_v4(float (&r)[4], const void* smem) {
+  asm volatile("ld.volatile.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(r[0]), "=f"(r[1]), "=f"(r[2]), "=f"(r[3])
+               : "r"(smem_addr(smem))
+               : "memory");
+}
+
 // ---- ldmatrix, stmatrix: 8x8 matrices of 16-bit elements (sm_75, sm_90; PTX "ldmatrix") --------
 
 /// Four 8x8 matrices. Lane i gives the address of row i % 8 of matrix i / 8 (16 bytes, aligned);

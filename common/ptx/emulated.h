@@ -33,6 +33,12 @@ inline void cp_async_mbarrier_arrive_noinc(uint64_t* bar, EMU_HERE) {
   emu::cp_async_mbarrier_arrive(bar, here);
 }
 
+// ---- ld.shared ----------------------------------------------------------------------------------
+inline void ld_volatile_shared_v4(float (&r)[4], const void* smem) {
+  const float4 v = *static_cast<const float4*>(smem);
+  r[0] = v.x, r[1] = v.y, r[2] = v.z, r[3] = v.w;
+}
+
 // ---- ldmatrix, stmatrix, mma.sync ---------------------------------------------------------------
 inline void ldmatrix_x4(uint32_t (&r)[4], const void* row, EMU_HERE) {
   emu::ldmatrix(r, row, 4, false, here);

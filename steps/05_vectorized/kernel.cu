@@ -21,15 +21,6 @@ static_assert(THREAD_M % 4 == 0 && THREAD_N % 8 == 0, "fragments and rows of C m
 static_assert(BLOCK_M * BLOCK_K == NUM_THREADS * 8 && BLOCK_K * BLOCK_N == NUM_THREADS * 8,
               "each thread moves one piece of 8 elements of each tile");
 
-// 8 FP16 values as FP32.
-__device__ void unpack(float (&values)[8], const uint4& packed) {
-  const half2* pairs = reinterpret_cast<const half2*>(&packed);
-  for (int i = 0; i < 4; ++i) {
-    const float2 pair = __half22float2(pairs[i]);
-    values[2 * i] = pair.x, values[2 * i + 1] = pair.y;
-  }
-}
-
 __global__ void __launch_bounds__(NUM_THREADS)
     gemm_kernel(const half* A, const half* B, half* C, int M, int N, int K) {
   __shared__ __align__(16) float smem_a[BLOCK_K][BLOCK_M];
@@ -44,23 +35,21 @@ __global__ void __launch_bounds__(NUM_THREADS)
   const int b_k = tid / (BLOCK_N / 8), b_n = tid % (BLOCK_N / 8) * 8;
   const half* gmem_a = A + int64_t(block_m + a_m) * K + a_k;
   const half* gmem_b = B + int64_t(b_k) * N + block_n + b_n;
-  uint4 next_a = *reinterpret_cast<const uint4*>(gmem_a);
-  uint4 next_b = *reinterpret_cast<const uint4*>(gmem_b);
+  __align__(16) half next_a[8], next_b[8];
+  *reinterpret_cast<uint4*>(next_a) = *reinterpret_cast<const uint4*>(gmem_a);
+  *reinterpret_cast<uint4*>(next_b) = *reinterpret_cast<const uint4*>(gmem_b);
 
   float acc[THREAD_M][THREAD_N] = {};
   for (int k_tile = 0; k_tile < K / BLOCK_K; ++k_tile) {
-    float values[8];
-    unpack(values, next_a);
-    for (int i = 0; i < 8; ++i) smem_a[a_k + i][a_m] = values[i];
-    unpack(values, next_b);
+    for (int i = 0; i < 8; ++i) smem_a[a_k + i][a_m] = float(next_a[i]);
     for (int i = 0; i < 8; i += 4)
       *reinterpret_cast<float4*>(&smem_b[b_k][b_n + i]) =
-          make_float4(values[i], values[i + 1], values[i + 2], values[i + 3]);
+          make_float4(next_b[i], next_b[i + 1], next_b[i + 2], next_b[i + 3]);
     __syncthreads();
     if (k_tile + 1 < K / BLOCK_K) {  // 8 registers hold the next tile while this one multiplies
       gmem_a += BLOCK_K, gmem_b += int64_t(BLOCK_K) * N;
-      next_a = *reinterpret_cast<const uint4*>(gmem_a);
-      next_b = *reinterpret_cast<const uint4*>(gmem_b);
+      *reinterpret_cast<uint4*>(next_a) = *reinterpret_cast<const uint4*>(gmem_a);
+      *reinterpret_cast<uint4*>(next_b) = *reinterpret_cast<const uint4*>(gmem_b);
     }
 #pragma unroll
     for (int k = 0; k < BLOCK_K; ++k) {

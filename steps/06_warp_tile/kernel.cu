@@ -2,7 +2,7 @@
 // base: 05_vectorized
 // arch: 75+
 // unit: ffma
-// New: a level between block and thread; lanes and multiply-adds in the order the hardware likes.
+// New: a level between block and thread; all in the order the hardware likes; barriers overlapped.
 // Shapes: M and N multiples of 128, K of 16; rows of 16 bytes follow from that.
 #include "common/step.h"
 
@@ -22,15 +22,6 @@ static_assert(THREAD_M % 4 == 0 && THREAD_N % 4 == 0, "fragments move 16 bytes")
 static_assert(BLOCK_M * BLOCK_K == NUM_THREADS * 8 && BLOCK_K * BLOCK_N == NUM_THREADS * 8,
               "each thread moves one piece of 8 elements of each tile");
 
-// 8 FP16 values as FP32.
-__device__ void unpack(float (&values)[8], const uint4& packed) {
-  const half2* pairs = reinterpret_cast<const half2*>(&packed);
-  for (int i = 0; i < 4; ++i) {
-    const float2 pair = __half22float2(pairs[i]);
-    values[2 * i] = pair.x, values[2 * i + 1] = pair.y;
-  }
-}
-
 __global__ void __launch_bounds__(NUM_THREADS)
     gemm_kernel(const half* A, const half* B, half* C, int M, int N, int K) {
   __shared__ __align__(16) float smem_a[BLOCK_K][BLOCK_M];
@@ -38,56 +29,58 @@ __global__ void __launch_bounds__(NUM_THREADS)
   const int tid = threadIdx.x;
   const int block_m = blockIdx.y * BLOCK_M, block_n = blockIdx.x * BLOCK_N;
   const int warp_id = tid / 32, lane_id = tid % 32;
-  // Lanes in Z order: a read of 16 bytes a lane takes half the wavefronts where each lane and its
-  // neighbour (lane ^ 1, or lane ^ 2) want the same address.
+  // Z order: a read takes half the wavefronts where lane and lane ^ 1 (or ^ 2) want the same bytes.
   const int lane_m = lane_id / 2 % 2 + lane_id / 8 * 2;      // bits 4, 3, 1
   const int lane_n = lane_id % 2 + lane_id / 4 % 2 * 2;      // bits 2, 0
-  // A thread's rows are 4 here, 4 more 32 further on, and so on; its columns likewise, 16 apart:
-  // the 4-element pieces of the lanes lie side by side.
+  // Of every 32 rows 4 are this thread's, of every 16 columns 4: pieces of lanes lie side by side.
   const int thread_m = warp_id / (BLOCK_N / WARP_N) * WARP_M + lane_m * 4;
   const int thread_n = warp_id % (BLOCK_N / WARP_N) * WARP_N + lane_n * 4;
 
-  // The piece of A and the piece of B that this thread moves, 8 elements of a row each.
-  const int a_m = tid / (BLOCK_K / 8), a_k = tid % (BLOCK_K / 8) * 8;
+  // What this thread moves, 8 elements of a row each. Neighbours: of A, neighbouring rows (banks).
+  const int a_m = tid % BLOCK_M, a_k = tid / BLOCK_M * 8;
   const int b_k = tid / (BLOCK_N / 8), b_n = tid % (BLOCK_N / 8) * 8;
   const half* gmem_a = A + int64_t(block_m + a_m) * K + a_k;
   const half* gmem_b = B + int64_t(b_k) * N + block_n + b_n;
-  uint4 next_a = *reinterpret_cast<const uint4*>(gmem_a);
-  uint4 next_b = *reinterpret_cast<const uint4*>(gmem_b);
-
-  float acc[THREAD_M][THREAD_N] = {};
-  for (int k_tile = 0; k_tile < K / BLOCK_K; ++k_tile) {
-    float values[8];
-    unpack(values, next_a);
-    for (int i = 0; i < 8; ++i) smem_a[a_k + i][a_m] = values[i];
-    unpack(values, next_b);
+  __align__(16) half next_a[8], next_b[8];
+  *reinterpret_cast<uint4*>(next_a) = *reinterpret_cast<const uint4*>(gmem_a);
+  *reinterpret_cast<uint4*>(next_b) = *reinterpret_cast<const uint4*>(gmem_b);
+  auto store_tile = [&] {
+    __syncthreads();  // all have read the tile before
+    for (int i = 0; i < 8; ++i) smem_a[a_k + i][a_m] = float(next_a[i]);
     for (int i = 0; i < 8; i += 4)
       *reinterpret_cast<float4*>(&smem_b[b_k][b_n + i]) =
-          make_float4(values[i], values[i + 1], values[i + 2], values[i + 3]);
+          make_float4(next_b[i], next_b[i + 1], next_b[i + 2], next_b[i + 3]);
     __syncthreads();
+  };
+  // One set is read while the other multiplies; volatile, so that ptxas keeps the order: B, then A.
+  float frag_a[2][THREAD_M / 4][4], frag_b[2][THREAD_N / 4][4];
+  auto load_fragments = [&](int set, int k) {
+    for (int j = 0; j < THREAD_N / 4; ++j)
+      ptx::ld_volatile_shared_v4(frag_b[set][j], &smem_b[k][thread_n + j * 16]);
+    for (int i = 0; i < THREAD_M / 4; ++i)
+      ptx::ld_volatile_shared_v4(frag_a[set][i], &smem_a[k][thread_m + i * 32]);
+  };
+
+  float acc[THREAD_M][THREAD_N] = {};
+  store_tile();
+  load_fragments(0, 0);
+  for (int k_tile = 0; k_tile < K / BLOCK_K; ++k_tile) {
     if (k_tile + 1 < K / BLOCK_K) {  // 8 registers hold the next tile while this one multiplies
       gmem_a += BLOCK_K, gmem_b += int64_t(BLOCK_K) * N;
-      next_a = *reinterpret_cast<const uint4*>(gmem_a);
-      next_b = *reinterpret_cast<const uint4*>(gmem_b);
+      *reinterpret_cast<uint4*>(next_a) = *reinterpret_cast<const uint4*>(gmem_a);
+      *reinterpret_cast<uint4*>(next_b) = *reinterpret_cast<const uint4*>(gmem_b);
     }
 #pragma unroll
     for (int k = 0; k < BLOCK_K; ++k) {
-      __align__(16) float frag_a[THREAD_M], frag_b[THREAD_N];
-      for (int i = 0; i < THREAD_M; i += 4)
-        *reinterpret_cast<float4*>(&frag_a[i]) =
-            *reinterpret_cast<const float4*>(&smem_a[k][thread_m + i * 8]);
-      for (int j = 0; j < THREAD_N; j += 4)
-        *reinterpret_cast<float4*>(&frag_b[j]) =
-            *reinterpret_cast<const float4*>(&smem_b[k][thread_n + j * 4]);
-      for (int i = 0; i < THREAD_M; ++i)
+      if (k == BLOCK_K - 1) store_tile();  // the next one; after the last it is not used
+      load_fragments((k + 1) % 2, (k + 1) % BLOCK_K);
+      for (int i = THREAD_M - 1; i >= 0; --i)
         for (int step = 0; step < THREAD_N; ++step) {
-          // Serpentine: each multiply-add shares an operand with the one before, which the register
-          // reuse cache then supplies; a fresh pair would cost the register file a second cycle.
+          // Serpentine: the register reuse cache supplies the operand shared with the one before.
           const int j = i % 2 ? THREAD_N - 1 - step : step;
-          acc[i][j] += frag_a[i] * frag_b[j];
+          acc[i][j] += frag_a[k % 2][i / 4][i % 4] * frag_b[k % 2][j / 4][j % 4];
         }
     }
-    __syncthreads();
   }
 
   for (int i = 0; i < THREAD_M; ++i)
