@@ -1,5 +1,5 @@
-// 29: from accumulators to C. Whole boxes leave by TMA; everything else (FP32, beta, rows that are
-// no multiple of 16 bytes) element by element through shared memory; parts of a tile that was split
+// 29: from accumulators to C. Whole boxes leave by TMA; everything else (beta, rows that are no
+// multiple of 16 bytes) element by element through shared memory; parts of a tile that was split
 // along K are added up in L2.
 #pragma once
 #include "tiles.h"
@@ -34,45 +34,95 @@ __device__ int swizzled(int row, int chunk) { return row * 8 + (chunk ^ row % 8)
 // read by rows, without bank conflicts. Eight rows further is 8 * 32 elements further.
 __device__ int place_f32(int row, int col) { return row * 32 + (col ^ row % 4 * 8); }
 
-// A consumer's part of C by TMA, PART_M rows of one box or, transposed, of two:
+// The thread in its warpgroup. The shuffle hides that it is the same in every tile: what follows
+// from it would otherwise be kept over the main loop, and spilled.
+__device__ int thread_now() {
+  return __shfl_sync(~0u, threadIdx.x, threadIdx.x % 32) % 128;
+}
+
+// The part of C from row part_m and column part_n of a consumer's on, as its boxes lie in shared
+// memory. In 16 bits stmatrix turns fragments into rows or, transposed, columns.
+template <class Tile>
+__device__ void stage_16_bits(const float (&acc)[Tile::SLABS][Tile::REGS], const GemmArgs& args,
+                              uint4* buffer, int part_m, int part_n) {
+  const int lane_id = threadIdx.x % 32, warp_id = threadIdx.x % 128 / 32;
+#pragma unroll
+  for (int j = 0; j < (Tile::TRANSPOSED ? Tile::PART_M / 8 : BOX / 16); ++j) {
+    uint32_t frag_c[4];
+#pragma unroll
+    for (int r = 0; r < 4; ++r) {
+      const int slab = Tile::TRANSPOSED ? r / 2 : 0;
+      const int reg = Tile::TRANSPOSED ? (part_m / 8 + j) * 4 + r % 2 * 2
+                                       : (part_n + j * 16) / 2 + 2 * r;
+      frag_c[r] = rounded(args.type_c, args.alpha * acc[slab][reg],
+                          args.alpha * acc[slab][reg + 1]);
+    }
+    if constexpr (Tile::TRANSPOSED) {  // 8 rows of C, 16 columns of either box for a warp
+      const int chunk = warp_id * 2 + lane_id / 8 % 2, box = lane_id / 16 * Tile::PART_M * 8;
+      ptx::stmatrix_x4_trans(&buffer[box + swizzled(j * 8 + lane_id % 8, chunk)], frag_c);
+    } else {
+      const int chunk = j * 2 + lane_id / 16;
+      ptx::stmatrix_x4(&buffer[swizzled(warp_id * 16 + lane_id % 16, chunk)], frag_c);
+    }
+  }
+}
+
+// In FP32 a thread writes two neighbours of a row or, transposed, one element of each row.
+template <class Tile>
+__device__ void stage_f32(const float (&acc)[Tile::SLABS][Tile::REGS], float alpha, uint4* buffer,
+                          int part_m, int part_n) {
+  const int tid = thread_now(), lane_id = tid % 32, warp_id = tid / 32;
+  if constexpr (Tile::TRANSPOSED) {  // a slab in two boxes, a warp's 16 columns in one of them
+#pragma unroll
+    for (int j = 0; j < Tile::PART_M / 8; ++j)
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {  // rows 2 * (lane % 4), +1; columns lane / 4, +8
+        const int chunk = warp_id % 2 * 4 + r / 2 * 2 + lane_id / 16;
+        const int at = swizzled(j * 8 + lane_id % 4 * 2 + r % 2, chunk);
+        float* to = reinterpret_cast<float*>(&buffer[warp_id / 2 * Tile::PART_M * 8 + at]);
+        to[lane_id / 4 % 4] = alpha * acc[part_n / 64][(part_m / 8 + j) * 4 + r];
+      }
+  } else {  // rows lane / 4, +8. Odd rows begin 16 columns further: no bank conflicts
+    const bool odd = lane_id / 4 % 2;
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int reg = part_n / 2 + j * 4 + r * 2, other = part_n / 2 + (j ^ 2) * 4 + r * 2;
+        const int chunk = j * 2 + lane_id % 4 / 2, at_row = warp_id * 16 + lane_id / 4 + r * 8;
+        const int at = swizzled(at_row, chunk ^ (odd ? 4 : 0));
+        reinterpret_cast<float2*>(&buffer[at])[lane_id % 2] =
+            make_float2(alpha * (odd ? acc[0][other] : acc[0][reg]),
+                        alpha * (odd ? acc[0][other + 1] : acc[0][reg + 1]));
+      }
+  }
+}
+
+// A consumer's part of C by TMA, PART_M rows of SLABS boxes at a time, 128 bytes of a row each:
 // rmem -> smem -> gmem.
-template <class Tile, int SIZE>
+template <class Tile, bool F32, int SIZE>
 __device__ void store_boxes(const float (&acc)[Tile::SLABS][Tile::REGS], const GemmArgs& args,
                             uint4 (&staging)[2][SIZE], int wg_id, int row, int col, int batch) {
-  const int tid = threadIdx.x % 128, lane_id = tid % 32, warp_id = tid / 32;
+  constexpr int BOX_N = F32 ? 32 : 64, PART_N = Tile::SLABS * BOX_N, ACROSS = Tile::WG_N / PART_N;
+  const int tid = threadIdx.x % 128;
 #pragma unroll
-  for (int part = 0; part < Tile::PARTS; ++part) {
+  for (int part = 0; part < Tile::WG_M / Tile::PART_M * ACROSS; ++part) {
+    const int part_m = part / ACROSS * Tile::PART_M, part_n = part % ACROSS * PART_N;
     uint4* buffer = staging[part % 2];
     if (part > 0) {  // the kernel has waited for the first one, while wgmma still ran
       if (tid == 0) ptx::tma_store_wait_group_read<1>();  // the part before last has left
       ptx::bar_sync(1 + wg_id, 128);
     }
-#pragma unroll
-    for (int j = 0; j < (Tile::TRANSPOSED ? Tile::PART_M / 8 : BOX / 16); ++j) {
-      uint32_t frag_c[4];
-#pragma unroll
-      for (int r = 0; r < 4; ++r) {
-        const int slab = Tile::TRANSPOSED ? r / 2 : 0;
-        const int reg = Tile::TRANSPOSED ? (part * Tile::PART_M / 8 + j) * 4 + r % 2 * 2
-                                         : (part * BOX + j * 16) / 2 + 2 * r;
-        frag_c[r] = rounded(args.type_c, args.alpha * acc[slab][reg],
-                            args.alpha * acc[slab][reg + 1]);
-      }
-      if constexpr (Tile::TRANSPOSED) {  // 8 rows of C, 16 columns of either box for a warp
-        const int chunk = warp_id * 2 + lane_id / 8 % 2, box = lane_id / 16 * Tile::PART_M * 8;
-        ptx::stmatrix_x4_trans(&buffer[box + swizzled(j * 8 + lane_id % 8, chunk)], frag_c);
-      } else {
-        const int chunk = j * 2 + lane_id / 16;
-        ptx::stmatrix_x4(&buffer[swizzled(warp_id * 16 + lane_id % 16, chunk)], frag_c);
-      }
-    }
+    if constexpr (F32)
+      stage_f32<Tile>(acc, args.alpha, buffer, part_m, part_n);
+    else
+      stage_16_bits<Tile>(acc, args, buffer, part_m, part_n);
     ptx::fence_proxy_async();  // TMA reads what ordinary stores have written
     ptx::bar_sync(1 + wg_id, 128);
     if (tid == 0) {
       for (int box = 0; box < Tile::SLABS; ++box)
         ptx::tma_store_3d(&args.tmap_c, buffer + box * Tile::PART_M * 8,
-                          col + (Tile::TRANSPOSED ? box : part) * BOX,
-                          row + (Tile::TRANSPOSED ? part * Tile::PART_M : 0), batch);
+                          col + part_n + box * BOX_N, row + part_m, batch);
       ptx::tma_store_commit_group();
     }
   }

@@ -101,7 +101,7 @@ __device__ Origin origin_of(int tile, int cta_m, int block_m, int block_n, const
   return {(tile_m * args.cluster_m + cta_m) * block_m, tile_n * block_n, batch};
 }
 
-template <class Tile, Type TYPE, ptx::Major MAJOR_A, ptx::Major MAJOR_B>
+template <class Tile, ptx::Major MAJOR_A, ptx::Major MAJOR_B>
 __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
     gemm_kernel(const __grid_constant__ GemmArgs args) {
   using Storage = SharedStorage<Tile>;
@@ -111,7 +111,8 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
   const int tid = threadIdx.x, cluster_m = args.cluster_m;
   const int wg_id = __shfl_sync(~0u, tid / 128, 0);  // known to be uniform: descriptors stay scalar
   const int cta_rank = ptx::cluster_ctarank();
-  const int cta_m = args.cluster_k > 1 ? 0 : cta_rank, cta_k = cta_rank - cta_m;
+  const int cta_m = Tile::TRANSPOSED || args.cluster_k > 1 ? 0 : cta_rank;
+  const int cta_k = Tile::SHARED ? cta_rank - cta_m : 0;
   const int first_work = blockIdx.x / unsigned(cluster_m * args.cluster_k);
 
   if (tid == NUM_CONSUMERS * 128) {
@@ -197,14 +198,13 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
       if (tid % 128 < cluster_m)
         ptx::mbarrier_arrive_remote(&smem.empty_bar[stage], cta_k + tid % 128);
     };
-    for (int index = first_work; index < args.works; index += args.num_clusters) {
-      const int k_tiles = work_at(index, cta_k, args).k_tiles;
-      int before = 0;  // the stage that the group before reads
+    int before = 0;  // the stage that the group before reads
+    // D = left * right: A * B, or B^T * A^T. The type only decides which instruction it is.
+    const auto multiply_tile = [&](auto type, int k_tiles) {
+      constexpr auto LEFT = Tile::TRANSPOSED ? MAJOR_B : MAJOR_A;
+      constexpr auto RIGHT = Tile::TRANSPOSED ? MAJOR_A : MAJOR_B;
       for (int i = 0; i < k_tiles; ++i) {
         ptx::mbarrier_wait(&smem.full_bar[stage], phase);
-        // D = left * right: A * B, or B^T * A^T.
-        constexpr auto LEFT = Tile::TRANSPOSED ? MAJOR_B : MAJOR_A;
-        constexpr auto RIGHT = Tile::TRANSPOSED ? MAJOR_A : MAJOR_B;
         const half *a = smem.a[stage], *b = smem.b[stage];
         const uint64_t left = matrix_desc((Tile::TRANSPOSED ? b : a) +
                                           wg_id * (Tile::SLABS * BOX * BLOCK_K));
@@ -214,7 +214,7 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
         for (int k16 = 0; k16 < BLOCK_K / WGMMA_K; ++k16)
 #pragma unroll
           for (int slab = 0; slab < Tile::SLABS; ++slab)
-            multiply<TYPE, LEFT, RIGHT>(
+            multiply<decltype(type)::value, LEFT, RIGHT>(
                 acc[slab], advance(left, slab * BOX_BYTES + k16 * k16_bytes(LEFT)),
                 advance(right, k16 * k16_bytes(RIGHT)), i > 0 || k16 > 0);
         ptx::wgmma_commit_group();
@@ -223,6 +223,13 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
         before = stage;
         if (++stage == NUM_STAGES) stage = 0, phase ^= 1;
       }
+    };
+    for (int index = first_work; index < args.works; index += args.num_clusters) {
+      const int k_tiles = work_at(index, cta_k, args).k_tiles;
+      if (args.type_ab == Type::f16)
+        multiply_tile(std::integral_constant<Type, Type::f16>(), k_tiles);
+      else
+        multiply_tile(std::integral_constant<Type, Type::bf16>(), k_tiles);
       // Again: kept over the main loop it would be spilled. The shuffle hides that it is the same.
       const Work work = work_at(__shfl_sync(~0u, index, 0), cta_k, args);
       const Origin at = origin_of(work.tile, cta_m, Tile::BLOCK_M, Tile::BLOCK_N, args);
@@ -244,8 +251,10 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
                      cta_m * NUM_CONSUMERS + wg_id, wg_id, row, col, at.batch);
         continue;
       }
-      if (args.boxes)
-        store_boxes<Tile>(acc, args, smem.c[wg_id], wg_id, row, col, at.batch);
+      if (args.boxes && args.type_c == Type::f32)
+        store_boxes<Tile, true>(acc, args, smem.c[wg_id], wg_id, row, col, at.batch);
+      else if (args.boxes)
+        store_boxes<Tile, false>(acc, args, smem.c[wg_id], wg_id, row, col, at.batch);
       else
         store_elements<Tile>(acc, args, smem.c[wg_id], wg_id, row, col, at.batch);
     }

@@ -54,25 +54,21 @@ struct KernelFacts {
   int threads, part_m;
   size_t smem;
 };
-template <class Tile, Type TYPE, ptx::Major A, ptx::Major B>
+template <class Tile, ptx::Major A, ptx::Major B>
 KernelFacts facts_of() {
-  return {gemm_kernel<Tile, TYPE, A, B>, Tile::NUM_THREADS, Tile::PART_M,
+  return {gemm_kernel<Tile, A, B>, Tile::NUM_THREADS, Tile::PART_M,
           sizeof(SharedStorage<Tile>)};
 }
-template <class Tile, Type TYPE>
+template <class Tile>
 KernelFacts kernel_of(const GemmParams& p) {
   using ptx::Major;
   const bool k_major_b = p.layout_b == Layout::col_major;
   if constexpr (!Tile::TRANSPOSED)
     if (p.layout_a == Layout::col_major)
-      return k_major_b ? facts_of<Tile, TYPE, Major::mn, Major::k>()
-                       : facts_of<Tile, TYPE, Major::mn, Major::mn>();
-  return k_major_b ? facts_of<Tile, TYPE, Major::k, Major::k>()
-                   : facts_of<Tile, TYPE, Major::k, Major::mn>();
-}
-template <class Tile>
-KernelFacts kernel_of(const GemmParams& p) {
-  return p.type_ab == Type::f16 ? kernel_of<Tile, Type::f16>(p) : kernel_of<Tile, Type::bf16>(p);
+      return k_major_b ? facts_of<Tile, Major::mn, Major::k>()
+                       : facts_of<Tile, Major::mn, Major::mn>();
+  return k_major_b ? facts_of<Tile, Major::k, Major::k>()
+                   : facts_of<Tile, Major::k, Major::mn>();
 }
 KernelFacts kernel_of(const GemmParams& p, const Config& config) {
   switch (config.tile) {
@@ -115,7 +111,8 @@ struct Plan {
     const int64_t stride_c = p.batch > 1 ? p.stride_c : 0;
     args.C = p.C, args.ldc = p.ldc, args.stride_c = stride_c;
     args.M = int(p.M), args.N = int(p.N), args.num_k_tiles = int(ceil_div(p.K, BLOCK_K));
-    args.alpha = p.alpha, args.beta = p.beta, args.type_c = p.type_c;
+    args.alpha = p.alpha, args.beta = p.beta;
+    args.type_ab = p.type_ab, args.type_c = p.type_c;
     if (p.alpha == 0.0f) return args;
     const TileFacts& tile = TILES[config.tile];
     const int cluster_m = config.cluster_m;
@@ -130,7 +127,7 @@ struct Plan {
     if (args.boxes)
       args.tmap_c = gpu::tensor_map(
           p.C, {p.N, p.M, p.batch}, {p.ldc, stride_c ? stride_c : p.M * p.ldc},
-          {BOX, kernel_of(p, config).part_m, 1}, gpu::Swizzle::b128, p.type_c);
+          {p.type_c == Type::f32 ? BOX / 2 : BOX, kernel_of(p, config).part_m, 1}, gpu::Swizzle::b128, p.type_c);
     args.pace = config.pace, args.batched = p.batch > 1;
     args.batched_a = a.batch > 1, args.batched_b = b.batch > 1;
     args.cluster_m = cluster_m, args.group_m = config.group_m;

@@ -30,7 +30,7 @@ struct Tile {
   static constexpr int REGS = (TRANSPOSED ? BLOCK_M : BLOCK_N) / 2;  // of a slab
   // Rows that are staged at once.
   static constexpr int PART_M = TRANSPOSED == 0 ? 64 : BLOCK_M % 40 == 0 ? 40 : 16;
-  static constexpr int PARTS = WG_M / PART_M * (TRANSPOSED ? 1 : BLOCK_N / 64);
+  static constexpr int PARTS = WG_M / PART_M * (TRANSPOSED ? 1 : BLOCK_N / 64);  // FP32: twice
   // Whether the ring, once it is empty, holds the sums of a tile: then a cluster can share it.
   static constexpr bool SHARED = BLOCK_M * (BLOCK_N + 4 * NUM_CONSUMERS * SUMS_PAD) * 4 <=
                                  NUM_STAGES * (BLOCK_M + BLOCK_N) * BLOCK_K * 2;
@@ -65,7 +65,7 @@ struct GemmArgs {
   int64_t ldc, stride_c;
   int M, N, num_k_tiles;
   float alpha, beta;
-  Type type_c;
+  Type type_ab, type_c;
   bool boxes;  // C leaves by TMA
   bool fours;  // four elements of C may be stored at once
   bool pace;
@@ -135,11 +135,12 @@ Cut cut_of(const GemmParams& p, const Config& c, int sms) {
   return cut;
 }
 
-// Whether C may leave by TMA: 16 bits, not read, rows that are multiples of 16 bytes (TMA clips
-// what it stores in chunks of 16 bytes).
+// Whether C may leave by TMA: not read, rows that are multiples of 16 bytes (TMA clips what it
+// stores in chunks of 16 bytes).
 bool stores_boxes(const GemmParams& p) {
-  return p.type_c != Type::f32 && p.beta == 0.0f && reinterpret_cast<uintptr_t>(p.C) % 16 == 0 &&
-         p.ldc % 8 == 0 && (p.batch == 1 || p.stride_c % 8 == 0) && p.N % 8 == 0;
+  const int unit = p.type_c == Type::f32 ? 4 : 8;
+  return p.beta == 0.0f && reinterpret_cast<uintptr_t>(p.C) % 16 == 0 && p.ldc % unit == 0 &&
+         (p.batch == 1 || p.stride_c % unit == 0) && p.N % unit == 0;
 }
 
 // Estimated time in microseconds on an H200: the launch, waves of tiles or what memory takes, and
@@ -150,12 +151,15 @@ double estimate(const GemmParams& p, const Config& c, int sms) {
   const double k_tiles = double(ceil_div(p.K, BLOCK_K));
   const double busy = std::min(1.0, double(cut.works) * c.cluster_m * cut.cluster_k / sms);
   const double step = tile.step_us + tile.busy_us * busy * (c.cluster_m == 2 ? 0.8 : 1.0);
-  const double end = tile.end_us + (stores_boxes(p) ? 0.0 : tile.elements_us);
+  const bool f32 = p.type_c == Type::f32;
+  const double end = !stores_boxes(p) ? tile.end_us + tile.elements_us
+                                      : tile.end_us * (f32 ? 1.6 : 1.0);
   double compute = double(ceil_div(cut.whole, int64_t(cut.slots))) *
                    (k_tiles / cut.cluster_k * step + end);
   if (cut.split > 1) compute += k_tiles / cut.split * step + tile.end_us;
-  const double bytes = 2.0 * double(p.batch) *
-                       (double(p.M) * p.K + double(p.K) * p.N + double(p.M) * p.N);
+  const double bytes =
+      2.0 * double(p.batch) *
+      (double(p.M) * p.K + double(p.K) * p.N + double(p.M) * p.N * (f32 ? 2 : 1));
   const double memory = bytes / (4.2e6 * (0.25 + 0.75 * busy)) + end;
   double time = 2.4 + 0.4 * (c.cluster_m - 1) + std::max(compute, memory);
   const double rows = std::min(1.0, double(p.M) / (tile.block_m * c.cluster_m));  // of C in a tile
