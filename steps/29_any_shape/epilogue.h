@@ -41,36 +41,41 @@ __device__ int thread_now() {
 }
 
 // The part of C from row part_m and column part_n of a consumer's on, as its boxes lie in shared
-// memory. In 16 bits stmatrix turns fragments into rows or, transposed, columns.
-template <class Tile>
+// memory. In 16 bits stmatrix turns fragments into rows or, transposed, columns. Transposed, a part
+// is a box of each slab, or of one slab alone.
+template <class Tile, int BOXES, int SIZE>
 __device__ void stage_16_bits(const float (&acc)[Tile::SLABS][Tile::REGS], const GemmArgs& args,
-                              uint4* buffer, int part_m, int part_n) {
+                              uint4 (*boxes)[SIZE], int part_m, int part_n) {
+  constexpr int EIGHTS = Tile::PART_M / 8;  // of rows
   const int lane_id = threadIdx.x % 32, warp_id = threadIdx.x % 128 / 32;
 #pragma unroll
-  for (int j = 0; j < (Tile::TRANSPOSED ? Tile::PART_M / 8 : BOX / 16); ++j) {
+  for (int j = 0; j < (Tile::TRANSPOSED ? (EIGHTS * BOXES + 1) / 2 : BOX / 16); ++j) {
     uint32_t frag_c[4];
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
-      const int slab = Tile::TRANSPOSED ? r / 2 : 0;
-      const int reg = Tile::TRANSPOSED ? (part_m / 8 + j) * 4 + r % 2 * 2
-                                       : (part_n + j * 16) / 2 + 2 * r;
+      const int slab = !Tile::TRANSPOSED ? 0 : BOXES == 2 ? r / 2 : part_n / 64;
+      // The ninth eight of an odd number of them is never sent.
+      const int eight = part_m / 8 + (BOXES == 2 ? j : min(2 * j + r / 2, EIGHTS - 1));
+      const int reg = Tile::TRANSPOSED ? eight * 4 + r % 2 * 2 : (part_n + j * 16) / 2 + 2 * r;
       frag_c[r] = rounded(args.type_c, args.alpha * acc[slab][reg],
                           args.alpha * acc[slab][reg + 1]);
     }
-    if constexpr (Tile::TRANSPOSED) {  // 8 rows of C, 16 columns of either box for a warp
-      const int chunk = warp_id * 2 + lane_id / 8 % 2, box = lane_id / 16 * Tile::PART_M * 8;
-      ptx::stmatrix_x4_trans(&buffer[box + swizzled(j * 8 + lane_id % 8, chunk)], frag_c);
+    if constexpr (Tile::TRANSPOSED) {  // 16 columns of a box for a warp: 8 rows of two, or 16 of one
+      const int chunk = warp_id * 2 + lane_id / 8 % 2, second = lane_id / 16;
+      uint4* box = boxes[BOXES == 2 ? second : 0];
+      const int r = (BOXES == 2 ? j : 2 * j + second) * 8 + lane_id % 8;
+      ptx::stmatrix_x4_trans(&box[swizzled(r, chunk)], frag_c);
     } else {
       const int chunk = j * 2 + lane_id / 16;
-      ptx::stmatrix_x4(&buffer[swizzled(warp_id * 16 + lane_id % 16, chunk)], frag_c);
+      ptx::stmatrix_x4(&boxes[0][swizzled(warp_id * 16 + lane_id % 16, chunk)], frag_c);
     }
   }
 }
 
 // In FP32 a thread writes two neighbours of a row or, transposed, one element of each row.
-template <class Tile>
-__device__ void stage_f32(const float (&acc)[Tile::SLABS][Tile::REGS], float alpha, uint4* buffer,
-                          int part_m, int part_n) {
+template <class Tile, int SIZE>
+__device__ void stage_f32(const float (&acc)[Tile::SLABS][Tile::REGS], float alpha,
+                          uint4 (*boxes)[SIZE], int part_m, int part_n) {
   const int tid = thread_now(), lane_id = tid % 32, warp_id = tid / 32;
   if constexpr (Tile::TRANSPOSED) {  // a slab in two boxes, a warp's 16 columns in one of them
 #pragma unroll
@@ -79,8 +84,8 @@ __device__ void stage_f32(const float (&acc)[Tile::SLABS][Tile::REGS], float alp
       for (int r = 0; r < 4; ++r) {  // rows 2 * (lane % 4), +1; columns lane / 4, +8
         const int chunk = warp_id % 2 * 4 + r / 2 * 2 + lane_id / 16;
         const int at = swizzled(j * 8 + lane_id % 4 * 2 + r % 2, chunk);
-        float* to = reinterpret_cast<float*>(&buffer[warp_id / 2 * Tile::PART_M * 8 + at]);
-        to[lane_id / 4 % 4] = alpha * acc[part_n / 64][(part_m / 8 + j) * 4 + r];
+        reinterpret_cast<float*>(&boxes[warp_id / 2][at])[lane_id / 4 % 4] =
+            alpha * acc[part_n / 64][(part_m / 8 + j) * 4 + r];
       }
   } else {  // rows lane / 4, +8. Odd rows begin 16 columns further: no bank conflicts
     const bool odd = lane_id / 4 % 2;
@@ -91,38 +96,38 @@ __device__ void stage_f32(const float (&acc)[Tile::SLABS][Tile::REGS], float alp
         const int reg = part_n / 2 + j * 4 + r * 2, other = part_n / 2 + (j ^ 2) * 4 + r * 2;
         const int chunk = j * 2 + lane_id % 4 / 2, at_row = warp_id * 16 + lane_id / 4 + r * 8;
         const int at = swizzled(at_row, chunk ^ (odd ? 4 : 0));
-        reinterpret_cast<float2*>(&buffer[at])[lane_id % 2] =
+        reinterpret_cast<float2*>(&boxes[0][at])[lane_id % 2] =
             make_float2(alpha * (odd ? acc[0][other] : acc[0][reg]),
                         alpha * (odd ? acc[0][other + 1] : acc[0][reg + 1]));
       }
   }
 }
 
-// A consumer's part of C by TMA, PART_M rows of SLABS boxes at a time, 128 bytes of a row each:
-// rmem -> smem -> gmem.
-template <class Tile, bool F32, int SIZE>
+// A consumer's part of C by TMA, PART_M rows of one or two boxes at a time, 128 bytes of a row each:
+// rmem -> smem -> gmem. Two buffers, or one where two boxes take all the room there is.
+template <class Tile, bool F32, int ROOM, int SIZE>
 __device__ void store_boxes(const float (&acc)[Tile::SLABS][Tile::REGS], const GemmArgs& args,
-                            uint4 (&staging)[2][SIZE], int wg_id, int row, int col, int batch) {
-  constexpr int BOX_N = F32 ? 32 : 64, PART_N = Tile::SLABS * BOX_N, ACROSS = Tile::WG_N / PART_N;
+                            uint4 (&staging)[ROOM][SIZE], int wg_id, int row, int col, int batch) {
+  constexpr int BOXES = !Tile::TRANSPOSED ? 1 : F32 ? 2 : ROOM / 2, BUFFERS = ROOM / BOXES;
+  constexpr int BOX_N = F32 ? 32 : 64, PART_N = BOXES * BOX_N, ACROSS = Tile::WG_N / PART_N;
   const int tid = threadIdx.x % 128;
 #pragma unroll
   for (int part = 0; part < Tile::WG_M / Tile::PART_M * ACROSS; ++part) {
     const int part_m = part / ACROSS * Tile::PART_M, part_n = part % ACROSS * PART_N;
-    uint4* buffer = staging[part % 2];
+    uint4 (*boxes)[SIZE] = &staging[part % BUFFERS * BOXES];
     if (part > 0) {  // the kernel has waited for the first one, while wgmma still ran
-      if (tid == 0) ptx::tma_store_wait_group_read<1>();  // the part before last has left
+      if (tid == 0) ptx::tma_store_wait_group_read<BUFFERS - 1>();  // who had them before has left
       ptx::bar_sync(1 + wg_id, 128);
     }
     if constexpr (F32)
-      stage_f32<Tile>(acc, args.alpha, buffer, part_m, part_n);
+      stage_f32<Tile>(acc, args.alpha, boxes, part_m, part_n);
     else
-      stage_16_bits<Tile>(acc, args, buffer, part_m, part_n);
+      stage_16_bits<Tile, BOXES>(acc, args, boxes, part_m, part_n);
     ptx::fence_proxy_async();  // TMA reads what ordinary stores have written
     ptx::bar_sync(1 + wg_id, 128);
     if (tid == 0) {
-      for (int box = 0; box < Tile::SLABS; ++box)
-        ptx::tma_store_3d(&args.tmap_c, buffer + box * Tile::PART_M * 8,
-                          col + part_n + box * BOX_N, row + part_m, batch);
+      for (int box = 0; box < BOXES; ++box)
+        ptx::tma_store_3d(&args.tmap_c, boxes[box], col + part_n + box * BOX_N, row + part_m, batch);
       ptx::tma_store_commit_group();
     }
   }
@@ -130,13 +135,14 @@ __device__ void store_boxes(const float (&acc)[Tile::SLABS][Tile::REGS], const G
 
 // The same element by element, with beta: 64x32 at a time or, transposed, 8x128, in FP32. A warp
 // stores 32 columns of a row.
-template <class Tile, int SIZE>
+template <class Tile, int ROOM, int SIZE>
 __device__ void store_elements(const float (&acc)[Tile::SLABS][Tile::REGS], const GemmArgs& args,
-                               uint4 (&staging)[2][SIZE], int wg_id, int row, int col, int batch) {
+                               uint4 (&staging)[ROOM][SIZE], int wg_id, int row, int col,
+                               int batch) {
   constexpr int ROWS = Tile::TRANSPOSED ? 8 : BOX, COLS = Tile::TRANSPOSED ? 128 : CHUNK_N;
   constexpr int IN_FLIGHT = Tile::TRANSPOSED ? 1 : 4;  // registers
   const int tid = threadIdx.x % 128, lane_id = tid % 32, warp_id = tid / 32;
-  float* chunk = reinterpret_cast<float*>(&staging[0][0]);
+  float* chunk = reinterpret_cast<float*>(staging);
 #pragma unroll
   for (int i = 0; i < Tile::WG_M / ROWS * (Tile::WG_N / COLS); ++i) {
     if (i > 0) ptx::bar_sync(1 + wg_id, 128);  // the chunk before has been read

@@ -18,11 +18,16 @@ constexpr int PACE = 4;        // k tiles between two looks at the others
 constexpr int SLACK = 0;       // looks that a cluster may be ahead of the mean
 constexpr int MAX_POLLS = 32;  // then it goes on: nothing but speed depends on the pace
 
-template <class Tile>
+template <class Tile, ptx::Major MAJOR_A>
 struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle needs
-  half a[Tile::NUM_STAGES][Tile::BLOCK_M * BLOCK_K];  // K-major [BLOCK_M][64], else [box][64][64]
+  // Of an MN-major A in boxes, where BLOCK_M is no multiple of 64 the last one nearly empty: then
+  // there is less room for C.
+  static constexpr bool NARROW = MAJOR_A == ptx::Major::mn && Tile::BLOCK_M % BOX != 0;
+  static constexpr int ROWS_A = NARROW ? (Tile::BLOCK_M / BOX + 1) * BOX : Tile::BLOCK_M;
+  half a[Tile::NUM_STAGES][ROWS_A * BLOCK_K];         // K-major [BLOCK_M][64], else [box][64][64]
   half b[Tile::NUM_STAGES][Tile::BLOCK_N * BLOCK_K];  // K-major [BLOCK_N][64], else [box][64][64]
-  uint4 c[NUM_CONSUMERS][2][Tile::SLABS * Tile::PART_M * 8];  // [consumer][buffer][slab][row][64]
+  uint4 c[NUM_CONSUMERS][NARROW ? 2 : 2 * Tile::SLABS]  // [consumer][box][row][128 bytes]
+         [(NARROW ? (Tile::PART_M + 8) / 16 * 16 : Tile::PART_M) * 8];
   uint64_t full_bar[Tile::NUM_STAGES];
   uint64_t empty_bar[Tile::NUM_STAGES];
   int shares[NUM_CONSUMERS];
@@ -58,11 +63,13 @@ __device__ constexpr int k16_bytes(ptx::Major major) {
 template <Type TYPE, ptx::Major A, ptx::Major B, int REGS>
 __device__ void multiply(float (&acc)[REGS], uint64_t desc_a, uint64_t desc_b, int scale_d) {
   constexpr bool f16 = TYPE == Type::f16;
-  static_assert(REGS == 128 || REGS == 100 || REGS == 64 || REGS == 32, "none of those below");
+  static_assert(REGS == 128 || REGS == 100 || REGS == 96 || REGS == 64 || REGS == 32, "none of those below");
   if constexpr (REGS == 128 && f16) ptx::wgmma_m64n256k16_f16<A, B>(acc, desc_a, desc_b, scale_d);
   if constexpr (REGS == 128 && !f16) ptx::wgmma_m64n256k16_bf16<A, B>(acc, desc_a, desc_b, scale_d);
   if constexpr (REGS == 100 && f16) ptx::wgmma_m64n200k16_f16<A, B>(acc, desc_a, desc_b, scale_d);
   if constexpr (REGS == 100 && !f16) ptx::wgmma_m64n200k16_bf16<A, B>(acc, desc_a, desc_b, scale_d);
+  if constexpr (REGS == 96 && f16) ptx::wgmma_m64n192k16_f16<A, B>(acc, desc_a, desc_b, scale_d);
+  if constexpr (REGS == 96 && !f16) ptx::wgmma_m64n192k16_bf16<A, B>(acc, desc_a, desc_b, scale_d);
   if constexpr (REGS == 64 && f16) ptx::wgmma_m64n128k16_f16<A, B>(acc, desc_a, desc_b, scale_d);
   if constexpr (REGS == 64 && !f16) ptx::wgmma_m64n128k16_bf16<A, B>(acc, desc_a, desc_b, scale_d);
   if constexpr (REGS == 32 && f16) ptx::wgmma_m64n64k16_f16<A, B>(acc, desc_a, desc_b, scale_d);
@@ -104,9 +111,9 @@ __device__ Origin origin_of(int tile, int cta_m, int block_m, int block_n, const
 template <class Tile, ptx::Major MAJOR_A, ptx::Major MAJOR_B>
 __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
     gemm_kernel(const __grid_constant__ GemmArgs args) {
-  using Storage = SharedStorage<Tile>;
+  using Storage = SharedStorage<Tile, MAJOR_A>;
   constexpr int NUM_STAGES = Tile::NUM_STAGES;
-  constexpr int STAGE_BYTES = sizeof(Storage::a[0]) + sizeof(Storage::b[0]);
+  constexpr int STAGE_BYTES = (Tile::BLOCK_M + Tile::BLOCK_N) * BLOCK_K * sizeof(half);
   auto& smem = *static_cast<Storage*>(ptx::dynamic_smem());
   const int tid = threadIdx.x, cluster_m = args.cluster_m;
   const int wg_id = __shfl_sync(~0u, tid / 128, 0);  // known to be uniform: descriptors stay scalar
@@ -160,8 +167,9 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
             ptx::tma_load_3d(smem.a[stage], &args.tmap_a, k, at.m, batch_a, full_bar);
           else
 #pragma unroll 1  // few registers
-            for (int box = 0; box < Tile::BLOCK_M / BOX; ++box)
-              ptx::tma_load_3d(&smem.a[stage][box * BOX * BLOCK_K], &args.tmap_a,
+            for (int box = 0; box < Storage::ROWS_A / BOX; ++box)
+              ptx::tma_load_3d(&smem.a[stage][box * BOX * BLOCK_K],
+                               box < Tile::BLOCK_M / BOX ? &args.tmap_a : &args.tmap_a_rest,
                                at.m + box * BOX, k, batch_a, full_bar);
           // The CTAs of a cluster load B together: each its rows of n, or every other box.
           const int rows_b = cta_m * (Tile::BLOCK_N / 2);
@@ -235,8 +243,8 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
       const Origin at = origin_of(work.tile, cta_m, Tile::BLOCK_M, Tile::BLOCK_N, args);
       const int row = at.m + (Tile::TRANSPOSED ? 0 : wg_id * Tile::WG_M);
       const int col = at.n + (Tile::TRANSPOSED ? wg_id * Tile::WG_N : 0);
-      // The first part of C needs its buffer: the tile before has left it, or all of them if odd.
-      if (tid % 128 == 0) ptx::tma_store_wait_group_read<Tile::PARTS % 2 ? 0 : 1>();
+      // The first part of C needs its buffer: the tile before has left it.
+      if (tid % 128 == 0) ptx::tma_store_wait_group_read<0>();
       ptx::bar_sync(1 + wg_id, 128);
       ptx::wgmma_wait_group<0>(acc);
       release(before);

@@ -29,8 +29,8 @@ struct Tile {
   static constexpr int WG_M = TRANSPOSED ? BLOCK_M : 64, WG_N = TRANSPOSED ? 128 : BLOCK_N;
   static constexpr int REGS = (TRANSPOSED ? BLOCK_M : BLOCK_N) / 2;  // of a slab
   // Rows that are staged at once.
-  static constexpr int PART_M = TRANSPOSED == 0 ? 64 : BLOCK_M % 40 == 0 ? 40 : 16;
-  static constexpr int PARTS = WG_M / PART_M * (TRANSPOSED ? 1 : BLOCK_N / 64);  // FP32: twice
+  static constexpr int PART_M =
+      !TRANSPOSED ? 64 : BLOCK_M % 40 == 0 ? 40 : BLOCK_M % 48 == 0 ? 48 : 16;
   // Whether the ring, once it is empty, holds the sums of a tile: then a cluster can share it.
   static constexpr bool SHARED = BLOCK_M * (BLOCK_N + 4 * NUM_CONSUMERS * SUMS_PAD) * 4 <=
                                  NUM_STAGES * (BLOCK_M + BLOCK_N) * BLOCK_K * 2;
@@ -40,7 +40,8 @@ struct Tile {
 };
 using Tile128x256 = Tile<128, 256, false, 4>;  // as step 23
 using Tile128x128 = Tile<128, 128, false, 6>;  // few tiles, long K
-using Tile200x256 = Tile<200, 256, true, 3>;   // as 28_wide_tile.transposed; for K-major A alone
+using Tile200x256 = Tile<200, 256, true, 3>;   // as 28_wide_tile.transposed
+using Tile192x256 = Tile<192, 256, true, 3>;
 using Tile64x256 = Tile<64, 256, true, 5>;     // few rows: next to nothing of A in shared memory
 
 struct TileFacts {
@@ -55,12 +56,14 @@ struct TileFacts {
 constexpr TileFacts TILES[] = {{"128x256", 128, 256, false, true, 0.665, 0.012, 1.0, 5.0},
                                {"128x128", 128, 128, false, true, 0.28, 0.09, 0.9, 10.0},
                                {"200x256", 200, 256, true, false, 1.03, 0.0, 2.0, 40.0},
-                               {"64x256", 64, 256, true, true, 0.29, 0.05, 1.0, 6.0}};
-constexpr int NUM_TILES = 4;
+                               {"64x256", 64, 256, true, true, 0.29, 0.05, 1.0, 6.0},
+                               {"192x256", 192, 256, true, false, 1.0, 0.0, 2.0, 40.0}};
+constexpr int NUM_TILES = 5;
 static_assert(Tile128x256::SHARED && Tile128x128::SHARED && Tile64x256::SHARED, "as TILES says");
 
 struct GemmArgs {
   CUtensorMap tmap_a, tmap_b, tmap_c;
+  CUtensorMap tmap_a_rest;  // of an MN-major A: the last box, 8 wide, where a tile is 3 * 64 + 8 high
   void* C;
   int64_t ldc, stride_c;
   int M, N, num_k_tiles;
@@ -176,10 +179,10 @@ std::vector<Config> candidates_of(const GemmParams& p, int sms) {
     for (int cluster_m = 1; cluster_m <= 2; ++cluster_m) {
       const TileFacts& facts = TILES[tile];
       const int block_m = facts.block_m;
-      const bool few_rows = p.M <= 64 && p.layout_a == Layout::row_major && stores_boxes(p);
+      const bool few_rows = p.M <= 64 && stores_boxes(p);
       if (few_rows ? block_m == 128 : block_m == 64) continue;
       if (cluster_m == 2 && (p.M <= block_m || facts.transposed)) continue;
-      if (facts.transposed && (p.layout_a != Layout::row_major || !stores_boxes(p))) continue;
+      if (facts.transposed && !stores_boxes(p)) continue;
       const int group_rows = facts.transposed ? 2400 : 2048;
       Config c{tile, cluster_m, 1, 1, ceil_div(group_rows, block_m * cluster_m), 0};
       const Cut whole = cut_of(p, c, sms);

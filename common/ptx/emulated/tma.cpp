@@ -14,6 +14,17 @@ unsigned box_bytes(const CUtensorMap& m) {
   return bytes;
 }
 
+/// Bytes from row to row in shared memory: a swizzled row takes the swizzle's width, also where the
+/// box is narrower (agreement.cu, on an H200; what lies beside it is left alone).
+unsigned pitch_of(const CUtensorMap& m) {
+  return m.swizzle ? m.swizzle : m.box[0] * m.element;
+}
+
+/// From its first to its last byte there.
+unsigned shared_bytes(const CUtensorMap& m) {
+  return box_bytes(m) / (m.box[0] * m.element) * pitch_of(m);
+}
+
 /// Calls f(shared address, global address or null, bytes inside the tensor) for every 16-byte
 /// chunk of the box. Rows follow each other in shared memory, dimension 1 fastest; the swizzle is
 /// a function of the address in the window.
@@ -34,7 +45,7 @@ void each_chunk(const CUtensorMap& m, char* smem, const int* coords, F f) {
       line += at * int64_t(m.stride[d - 1]);
     }
     for (unsigned byte = 0; byte < row_bytes; byte += 16) {
-      uint32_t at = window + row * row_bytes + byte;
+      uint32_t at = window + row * pitch_of(m) + byte;
       if (m.swizzle) at ^= (at >> 7 & (m.swizzle / 16u - 1)) << 4;
       const int64_t x = int64_t(coords[0]) + byte / m.element;
       const int64_t left = (int64_t(m.size[0]) - x) * m.element;
@@ -43,6 +54,17 @@ void each_chunk(const CUtensorMap& m, char* smem, const int* coords, F f) {
         any ? unsigned(left < 16 ? left : 16) : 0);
     }
   }
+}
+
+/// Calls f(shared address, bytes) for what the box takes of shared memory: one piece, or, narrower
+/// than its swizzle, chunks.
+template <class F>
+void each_piece(const CUtensorMap& m, char* smem, F f) {
+  const int origin[5] = {};
+  if (pitch_of(m) == m.box[0] * m.element)
+    f(smem, box_bytes(m));
+  else
+    each_chunk(m, smem, origin, [&](char* chunk, char*, unsigned) { f(chunk, 16u); });
 }
 
 /// What the hardware refuses at run time, in one place. False after a report.
@@ -143,13 +165,15 @@ void tma_load(void* smem, const CUtensorMap* map, const int* coords, unsigned ra
     if (!b) return;
     char* to = target.get() == self->cta ? static_cast<char*>(smem)
                                          : same_offset(smem, target.get());
-    Region* r = checked_region(uintptr_t(to), bytes, false, "TMA load writes", at);
+    Region* r = checked_region(uintptr_t(to), shared_bytes(*map), false, "TMA load writes", at);
     if (!r) return;
     View v = view_of(self);
     v.stamp = b->agent;
     v.tick = kInFlight;
-    shadow_write(*r, uintptr_t(to), bytes, at, v, Proxy::async, "TMA load to");
-    memset(to, 0xFF, bytes);
+    each_piece(*map, to, [&](char* piece, unsigned n) {
+      shadow_write(*r, uintptr_t(piece), n, at, v, Proxy::async, "TMA load to");
+      memset(piece, 0xFF, n);
+    });
     trace("TMA load issued", uintptr_t(to), at);
     auto deliver = [b, to, bytes, at, r, c, map = *map, cta = target.get(), by = self] {
       if (!cta->live)
@@ -161,7 +185,9 @@ void tma_load(void* smem, const CUtensorMap* map, const int* coords, unsigned ra
         if (n) memcpy(into, from, n);
         memset(into + n, 0, 16 - n);
       });
-      land(*r, uintptr_t(to), bytes, b->agent, b->phase + 1, Proxy::async);
+      each_piece(map, to, [&](char* piece, unsigned n) {
+        land(*r, uintptr_t(piece), n, b->agent, b->phase + 1, Proxy::async);
+      });
       trace("TMA load landed", uintptr_t(to), at);
       state.counters.tma_load_bytes += bytes;
       if (cta != by->cta) state.counters.tma_multicast_bytes += bytes;
@@ -175,8 +201,7 @@ void tma_store(const CUtensorMap* map, const void* smem, const int* coords, unsi
                Loc here) {
   const Site at = site(here);
   if (!legal(*map, smem, coords, rank, true, at)) return;
-  const unsigned bytes = box_bytes(*map);
-  Region* r = checked_region(uintptr_t(smem), bytes, false, "TMA store reads", at);
+  Region* r = checked_region(uintptr_t(smem), shared_bytes(*map), false, "TMA store reads", at);
   if (!r) return;
   Thread& t = *self;
   if (!t.store_agent) {
@@ -188,7 +213,9 @@ void tma_store(const CUtensorMap* map, const void* smem, const int* coords, unsi
   View v = view_of(self);
   v.stamp = t.store_agent;
   v.tick = t.stores_committed + 1;
-  shadow_read(*r, uintptr_t(smem), bytes, at, v, Proxy::async, &t.known_at_proxy_fence);
+  each_piece(*map, const_cast<char*>(static_cast<const char*>(smem)), [&](char* piece, unsigned n) {
+    shadow_read(*r, uintptr_t(piece), n, at, v, Proxy::async, &t.known_at_proxy_fence);
+  });
   trace("TMA store issued", uintptr_t(smem), at);
   TmaStore s{*map, static_cast<const char*>(smem), {}, here};
   std::copy(coords, coords + rank, s.coords);
