@@ -1,6 +1,6 @@
-// 29: from accumulators to C. Whole boxes leave by TMA; everything else (beta, rows that are no
-// multiple of 16 bytes) element by element through shared memory; parts of a tile that was split
-// along K are added up in L2.
+// 29: from accumulators to C. Boxes leave by TMA, and with beta the old ones come through the ring;
+// rows that are no multiple of 16 bytes leave element by element through shared memory; parts of a
+// tile that was split along K are added up in L2.
 #pragma once
 #include "tiles.h"
 
@@ -28,6 +28,19 @@ __device__ void store_c(const GemmArgs& args, int64_t at, float value) {
     static_cast<uint16_t*>(args.C)[at] = uint16_t(rounded(args.type_c, value, 0.0f));
 }
 
+// alpha * sum + beta * old of a pair of columns, rounded.
+__device__ uint32_t rounded(const GemmArgs& args, float lo, float hi, uint32_t old) {
+  lo *= args.alpha, hi *= args.alpha;
+  if (args.beta != 0.0f) {
+    const bool bf16 = args.type_c == Type::bf16;
+    lo += args.beta * (bf16 ? __uint_as_float(old << 16)
+                            : __half2float(__ushort_as_half(uint16_t(old))));
+    hi += args.beta * (bf16 ? __uint_as_float(old & 0xFFFF0000)
+                            : __half2float(__ushort_as_half(uint16_t(old >> 16))));
+  }
+  return rounded(args.type_c, lo, hi);
+}
+
 // Where chunk `chunk` (16 bytes) of a row of 128 bytes lies, with the 128-byte swizzle.
 __device__ int swizzled(int row, int chunk) { return row * 8 + (chunk ^ row % 8); }
 // Where element (row, col) of 64x32 in FP32 lies: written by 4 rows and 8 columns at a time, and
@@ -40,109 +53,141 @@ __device__ int thread_now() {
   return __shfl_sync(~0u, threadIdx.x, threadIdx.x % 32) % 128;
 }
 
+// How a consumer's part of C is cut: PART_M rows of SLABS boxes at a time, 128 bytes of a row each.
+template <class Tile, bool F32>
+struct Parts {
+  static constexpr int BOX_N = F32 ? 32 : 64, PART_N = Tile::SLABS * BOX_N;
+  static constexpr int ACROSS = Tile::WG_N / PART_N, COUNT = Tile::WG_M / Tile::PART_M * ACROSS;
+  __device__ static int row(int part) { return part / ACROSS * Tile::PART_M; }
+  __device__ static int col(int part) { return part % ACROSS * PART_N; }
+};
+
 // The part of C from row part_m and column part_n of a consumer's on, as its boxes lie in shared
-// memory. In 16 bits stmatrix turns fragments into rows or, transposed, columns. Transposed, a part
-// is a box of each slab, or of one slab alone.
-template <class Tile, int BOXES, int SIZE>
+// memory; `old` are the old ones, null where beta is 0. In 16 bits stmatrix turns fragments into
+// rows or, transposed, columns, and ldmatrix the old ones back.
+template <class Tile>
 __device__ void stage_16_bits(const float (&acc)[Tile::SLABS][Tile::REGS], const GemmArgs& args,
-                              uint4 (*boxes)[SIZE], int part_m, int part_n) {
-  constexpr int EIGHTS = Tile::PART_M / 8;  // of rows
+                              uint4* boxes, const uint4* old, int part_m, int part_n) {
   const int lane_id = threadIdx.x % 32, warp_id = threadIdx.x % 128 / 32;
 #pragma unroll
-  for (int j = 0; j < (Tile::TRANSPOSED ? (EIGHTS * BOXES + 1) / 2 : BOX / 16); ++j) {
-    uint32_t frag_c[4];
+  for (int j = 0; j < (Tile::TRANSPOSED ? Tile::PART_M / 8 : BOX / 16); ++j) {
+    // 16 columns of a warp's 16 rows or, transposed, of 8 rows in either box.
+    const int r = Tile::TRANSPOSED ? j * 8 + lane_id % 8 : warp_id * 16 + lane_id % 16;
+    const int chunk = Tile::TRANSPOSED ? warp_id * 2 + lane_id / 8 % 2 : j * 2 + lane_id / 16;
+    const int at = (Tile::TRANSPOSED ? lane_id / 16 * Tile::PART_M * 8 : 0) + swizzled(r, chunk);
+    uint32_t frag_c[4], old_c[4] = {};
+    if (old && Tile::TRANSPOSED) ptx::ldmatrix_x4_trans(old_c, &old[at]);
+    if (old && !Tile::TRANSPOSED) ptx::ldmatrix_x4(old_c, &old[at]);
 #pragma unroll
-    for (int r = 0; r < 4; ++r) {
-      const int slab = !Tile::TRANSPOSED ? 0 : BOXES == 2 ? r / 2 : part_n / 64;
-      // The ninth eight of an odd number of them is never sent.
-      const int eight = part_m / 8 + (BOXES == 2 ? j : min(2 * j + r / 2, EIGHTS - 1));
-      const int reg = Tile::TRANSPOSED ? eight * 4 + r % 2 * 2 : (part_n + j * 16) / 2 + 2 * r;
-      frag_c[r] = rounded(args.type_c, args.alpha * acc[slab][reg],
-                          args.alpha * acc[slab][reg + 1]);
+    for (int i = 0; i < 4; ++i) {
+      const int slab = Tile::TRANSPOSED ? i / 2 : 0;
+      const int reg = Tile::TRANSPOSED ? (part_m / 8 + j) * 4 + i % 2 * 2
+                                       : (part_n + j * 16) / 2 + 2 * i;
+      frag_c[i] = rounded(args, acc[slab][reg], acc[slab][reg + 1], old_c[i]);
     }
-    if constexpr (Tile::TRANSPOSED) {  // 16 columns of a box for a warp: 8 rows of two, or 16 of one
-      const int chunk = warp_id * 2 + lane_id / 8 % 2, second = lane_id / 16;
-      uint4* box = boxes[BOXES == 2 ? second : 0];
-      const int r = (BOXES == 2 ? j : 2 * j + second) * 8 + lane_id % 8;
-      ptx::stmatrix_x4_trans(&box[swizzled(r, chunk)], frag_c);
-    } else {
-      const int chunk = j * 2 + lane_id / 16;
-      ptx::stmatrix_x4(&boxes[0][swizzled(warp_id * 16 + lane_id % 16, chunk)], frag_c);
-    }
+    if constexpr (Tile::TRANSPOSED) ptx::stmatrix_x4_trans(&boxes[at], frag_c);
+    else ptx::stmatrix_x4(&boxes[at], frag_c);
   }
 }
 
-// In FP32 a thread writes two neighbours of a row or, transposed, one element of each row.
-template <class Tile, int SIZE>
-__device__ void stage_f32(const float (&acc)[Tile::SLABS][Tile::REGS], float alpha,
-                          uint4 (*boxes)[SIZE], int part_m, int part_n) {
+// In FP32 a thread writes two neighbours of a row or, transposed, one element of each row. (That
+// two rows of the former may meet in the same banks costs no time that could be measured.)
+template <class Tile>
+__device__ void stage_f32(const float (&acc)[Tile::SLABS][Tile::REGS], const GemmArgs& args,
+                          uint4* boxes, const uint4* old, int part_m, int part_n) {
   const int tid = thread_now(), lane_id = tid % 32, warp_id = tid / 32;
+  const float alpha = args.alpha, beta = args.beta;
   if constexpr (Tile::TRANSPOSED) {  // a slab in two boxes, a warp's 16 columns in one of them
 #pragma unroll
     for (int j = 0; j < Tile::PART_M / 8; ++j)
 #pragma unroll
-      for (int r = 0; r < 4; ++r) {  // rows 2 * (lane % 4), +1; columns lane / 4, +8
-        const int chunk = warp_id % 2 * 4 + r / 2 * 2 + lane_id / 16;
-        const int at = swizzled(j * 8 + lane_id % 4 * 2 + r % 2, chunk);
-        reinterpret_cast<float*>(&boxes[warp_id / 2][at])[lane_id / 4 % 4] =
-            alpha * acc[part_n / 64][(part_m / 8 + j) * 4 + r];
+      for (int i = 0; i < 4; ++i) {  // rows 2 * (lane % 4), +1; columns lane / 4, +8
+        const int r = warp_id / 2 * Tile::PART_M + j * 8 + lane_id % 4 * 2 + i % 2;
+        const int chunk = warp_id % 2 * 4 + i / 2 * 2 + lane_id / 16;
+        const int at = swizzled(r, chunk) * 4 + lane_id / 4 % 4;
+        float x = alpha * acc[part_n / 64][(part_m / 8 + j) * 4 + i];
+        if (old) x += beta * reinterpret_cast<const float*>(old)[at];
+        reinterpret_cast<float*>(boxes)[at] = x;
       }
-  } else {  // rows lane / 4, +8. Odd rows begin 16 columns further: no bank conflicts
-    const bool odd = lane_id / 4 % 2;
+  } else {
 #pragma unroll
     for (int j = 0; j < 4; ++j)
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const int reg = part_n / 2 + j * 4 + r * 2, other = part_n / 2 + (j ^ 2) * 4 + r * 2;
-        const int chunk = j * 2 + lane_id % 4 / 2, at_row = warp_id * 16 + lane_id / 4 + r * 8;
-        const int at = swizzled(at_row, chunk ^ (odd ? 4 : 0));
-        reinterpret_cast<float2*>(&boxes[0][at])[lane_id % 2] =
-            make_float2(alpha * (odd ? acc[0][other] : acc[0][reg]),
-                        alpha * (odd ? acc[0][other + 1] : acc[0][reg + 1]));
+      for (int i = 0; i < 2; ++i) {  // rows lane / 4, +8
+        const int r = warp_id * 16 + lane_id / 4 + i * 8;
+        const int at = swizzled(r, j * 2 + lane_id % 4 / 2) * 2 + lane_id % 2;
+        const float* from = &acc[0][part_n / 2 + j * 4 + i * 2];
+        float2 x = make_float2(alpha * from[0], alpha * from[1]);
+        if (old) {
+          const float2 y = reinterpret_cast<const float2*>(old)[at];
+          x.x += beta * y.x, x.y += beta * y.y;
+        }
+        reinterpret_cast<float2*>(boxes)[at] = x;
       }
   }
 }
 
-// A consumer's part of C by TMA, PART_M rows of one or two boxes at a time, 128 bytes of a row each:
-// rmem -> smem -> gmem. Two buffers, or one where two boxes take all the room there is.
-template <class Tile, bool F32, int ROOM, int SIZE>
+// A consumer's part of C by TMA: rmem -> smem -> gmem. take() is where the old C of the next part
+// lies (null where beta is 0), give() gives that stage of the ring back.
+template <class Tile, bool F32, int SIZE, class Take, class Give>
 __device__ void store_boxes(const float (&acc)[Tile::SLABS][Tile::REGS], const GemmArgs& args,
-                            uint4 (&staging)[ROOM][SIZE], int wg_id, int row, int col, int batch) {
-  constexpr int BOXES = !Tile::TRANSPOSED ? 1 : F32 ? 2 : ROOM / 2, BUFFERS = ROOM / BOXES;
-  constexpr int BOX_N = F32 ? 32 : 64, PART_N = BOXES * BOX_N, ACROSS = Tile::WG_N / PART_N;
+                            uint4 (&staging)[2][SIZE], int wg_id, int row, int col, int batch,
+                            Take take, Give give) {
+  using P = Parts<Tile, F32>;
   const int tid = threadIdx.x % 128;
 #pragma unroll
-  for (int part = 0; part < Tile::WG_M / Tile::PART_M * ACROSS; ++part) {
-    const int part_m = part / ACROSS * Tile::PART_M, part_n = part % ACROSS * PART_N;
-    uint4 (*boxes)[SIZE] = &staging[part % BUFFERS * BOXES];
+  for (int part = 0; part < P::COUNT; ++part) {
+    uint4* boxes = staging[part % 2];
     if (part > 0) {  // the kernel has waited for the first one, while wgmma still ran
-      if (tid == 0) ptx::tma_store_wait_group_read<BUFFERS - 1>();  // who had them before has left
+      if (tid == 0) ptx::tma_store_wait_group_read<1>();  // the part before last has left
       ptx::bar_sync(1 + wg_id, 128);
     }
+    const uint4* old = take();
+    if (old) old += wg_id * SIZE;
     if constexpr (F32)
-      stage_f32<Tile>(acc, args.alpha, boxes, part_m, part_n);
+      stage_f32<Tile>(acc, args, boxes, old, P::row(part), P::col(part));
     else
-      stage_16_bits<Tile, BOXES>(acc, args, boxes, part_m, part_n);
+      stage_16_bits<Tile>(acc, args, boxes, old, P::row(part), P::col(part));
     ptx::fence_proxy_async();  // TMA reads what ordinary stores have written
     ptx::bar_sync(1 + wg_id, 128);
+    if (old) give();
     if (tid == 0) {
-      for (int box = 0; box < BOXES; ++box)
-        ptx::tma_store_3d(&args.tmap_c, boxes[box], col + part_n + box * BOX_N, row + part_m, batch);
+      for (int box = 0; box < Tile::SLABS; ++box)
+        ptx::tma_store_3d(&args.tmap_c, boxes + box * Tile::PART_M * 8,
+                          col + P::col(part) + box * P::BOX_N, row + P::row(part), batch);
       ptx::tma_store_commit_group();
+    }
+  }
+}
+
+// The old C of a tile, a part of both consumers for each stage of the ring. take(bytes, bar) is
+// where the next one goes.
+template <class Tile, bool F32, class Take>
+__device__ void load_old_c(const GemmArgs& args, int row, int col, int batch, Take take) {
+  using P = Parts<Tile, F32>;
+  constexpr int BOX_SIZE = Tile::PART_M * 8;
+#pragma unroll 1
+  for (int part = 0; part < P::COUNT; ++part) {
+    uint64_t* bar = nullptr;
+    uint4* to = take(NUM_CONSUMERS * Tile::SLABS * BOX_SIZE * int(sizeof(uint4)), bar);
+    for (int i = 0; i < NUM_CONSUMERS * Tile::SLABS; ++i) {
+      const int wg = i / Tile::SLABS, box = i % Tile::SLABS;
+      ptx::tma_load_3d(to + i * BOX_SIZE, &args.tmap_c,
+                       col + P::col(part) + box * P::BOX_N + (Tile::TRANSPOSED ? wg * Tile::WG_N : 0),
+                       row + P::row(part) + (Tile::TRANSPOSED ? 0 : wg * Tile::WG_M), batch, bar);
     }
   }
 }
 
 // The same element by element, with beta: 64x32 at a time or, transposed, 8x128, in FP32. A warp
 // stores 32 columns of a row.
-template <class Tile, int ROOM, int SIZE>
+template <class Tile, int SIZE>
 __device__ void store_elements(const float (&acc)[Tile::SLABS][Tile::REGS], const GemmArgs& args,
-                               uint4 (&staging)[ROOM][SIZE], int wg_id, int row, int col,
-                               int batch) {
+                               uint4 (&staging)[2][SIZE], int wg_id, int row, int col, int batch) {
   constexpr int ROWS = Tile::TRANSPOSED ? 8 : BOX, COLS = Tile::TRANSPOSED ? 128 : CHUNK_N;
   constexpr int IN_FLIGHT = Tile::TRANSPOSED ? 1 : 4;  // registers
   const int tid = threadIdx.x % 128, lane_id = tid % 32, warp_id = tid / 32;
-  float* chunk = reinterpret_cast<float*>(staging);
+  float* chunk = reinterpret_cast<float*>(&staging[0][0]);
 #pragma unroll
   for (int i = 0; i < Tile::WG_M / ROWS * (Tile::WG_N / COLS); ++i) {
     if (i > 0) ptx::bar_sync(1 + wg_id, 128);  // the chunk before has been read

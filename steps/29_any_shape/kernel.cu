@@ -18,16 +18,11 @@ constexpr int PACE = 4;        // k tiles between two looks at the others
 constexpr int SLACK = 0;       // looks that a cluster may be ahead of the mean
 constexpr int MAX_POLLS = 32;  // then it goes on: nothing but speed depends on the pace
 
-template <class Tile, ptx::Major MAJOR_A>
+template <class Tile>
 struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle needs
-  // Of an MN-major A in boxes, where BLOCK_M is no multiple of 64 the last one nearly empty: then
-  // there is less room for C.
-  static constexpr bool NARROW = MAJOR_A == ptx::Major::mn && Tile::BLOCK_M % BOX != 0;
-  static constexpr int ROWS_A = NARROW ? (Tile::BLOCK_M / BOX + 1) * BOX : Tile::BLOCK_M;
-  half a[Tile::NUM_STAGES][ROWS_A * BLOCK_K];         // K-major [BLOCK_M][64], else [box][64][64]
+  half a[Tile::NUM_STAGES][Tile::BLOCK_M * BLOCK_K];  // K-major [BLOCK_M][64], else [box][64][64]
   half b[Tile::NUM_STAGES][Tile::BLOCK_N * BLOCK_K];  // K-major [BLOCK_N][64], else [box][64][64]
-  uint4 c[NUM_CONSUMERS][NARROW ? 2 : 2 * Tile::SLABS]  // [consumer][box][row][128 bytes]
-         [(NARROW ? (Tile::PART_M + 8) / 16 * 16 : Tile::PART_M) * 8];
+  uint4 c[NUM_CONSUMERS][2][Tile::SLABS * Tile::PART_M * 8];  // [consumer][buffer][box][row][128 B]
   uint64_t full_bar[Tile::NUM_STAGES];
   uint64_t empty_bar[Tile::NUM_STAGES];
   int shares[NUM_CONSUMERS];
@@ -111,9 +106,9 @@ __device__ Origin origin_of(int tile, int cta_m, int block_m, int block_n, const
 template <class Tile, ptx::Major MAJOR_A, ptx::Major MAJOR_B>
 __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
     gemm_kernel(const __grid_constant__ GemmArgs args) {
-  using Storage = SharedStorage<Tile, MAJOR_A>;
+  using Storage = SharedStorage<Tile>;
   constexpr int NUM_STAGES = Tile::NUM_STAGES;
-  constexpr int STAGE_BYTES = (Tile::BLOCK_M + Tile::BLOCK_N) * BLOCK_K * sizeof(half);
+  constexpr int STAGE_BYTES = sizeof(Storage::a[0]) + sizeof(Storage::b[0]);
   auto& smem = *static_cast<Storage*>(ptx::dynamic_smem());
   const int tid = threadIdx.x, cluster_m = args.cluster_m;
   const int wg_id = __shfl_sync(~0u, tid / 128, 0);  // known to be uniform: descriptors stay scalar
@@ -167,9 +162,8 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
             ptx::tma_load_3d(smem.a[stage], &args.tmap_a, k, at.m, batch_a, full_bar);
           else
 #pragma unroll 1  // few registers
-            for (int box = 0; box < Storage::ROWS_A / BOX; ++box)
-              ptx::tma_load_3d(&smem.a[stage][box * BOX * BLOCK_K],
-                               box < Tile::BLOCK_M / BOX ? &args.tmap_a : &args.tmap_a_rest,
+            for (int box = 0; box < Tile::BLOCK_M / BOX; ++box)
+              ptx::tma_load_3d(&smem.a[stage][box * BOX * BLOCK_K], &args.tmap_a,
                                at.m + box * BOX, k, batch_a, full_bar);
           // The CTAs of a cluster load B together: each its rows of n, or every other box.
           const int rows_b = cta_m * (Tile::BLOCK_N / 2);
@@ -186,6 +180,20 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
               seen = ptx::ld_relaxed(&args.counters[0]);
             seen = ptx::ld_relaxed(&args.counters[0]);  // not needed before next time
           }
+        }
+        if (args.reads_boxes && index < args.whole) {  // its old C, as if it were more k tiles
+          const auto take = [&](int bytes, uint64_t*& bar) {
+            bar = &smem.full_bar[stage];
+            ptx::mbarrier_wait(&smem.empty_bar[stage], phase ^ 1);
+            ptx::mbarrier_arrive_expect_tx(bar, bytes);
+            auto* to = reinterpret_cast<uint4*>(smem.b[stage]);
+            if (++stage == NUM_STAGES) stage = 0, phase ^= 1;
+            return to;
+          };
+          if (args.type_c == Type::f32)
+            load_old_c<Tile, true>(args, at.m, at.n, at.batch, take);
+          else
+            load_old_c<Tile, false>(args, at.m, at.n, at.batch, take);
         }
       }
       if (args.pace && cta_rank == 0) {  // done: count up to the end, and hold nobody back
@@ -259,10 +267,19 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
                      cta_m * NUM_CONSUMERS + wg_id, wg_id, row, col, at.batch);
         continue;
       }
+      const auto take = [&]() -> const uint4* {
+        if (!args.reads_boxes) return nullptr;
+        ptx::mbarrier_wait(&smem.full_bar[stage], phase);
+        return reinterpret_cast<const uint4*>(smem.b[stage]);
+      };
+      const auto give = [&] {
+        release(stage);
+        if (++stage == NUM_STAGES) stage = 0, phase ^= 1;
+      };
       if (args.boxes && args.type_c == Type::f32)
-        store_boxes<Tile, true>(acc, args, smem.c[wg_id], wg_id, row, col, at.batch);
+        store_boxes<Tile, true>(acc, args, smem.c[wg_id], wg_id, row, col, at.batch, take, give);
       else if (args.boxes)
-        store_boxes<Tile, false>(acc, args, smem.c[wg_id], wg_id, row, col, at.batch);
+        store_boxes<Tile, false>(acc, args, smem.c[wg_id], wg_id, row, col, at.batch, take, give);
       else
         store_elements<Tile>(acc, args, smem.c[wg_id], wg_id, row, col, at.batch);
     }

@@ -24,9 +24,9 @@ struct Operand {
     tma_stride = pad ? rows * tma_ld : one_matrix;
   }
   size_t bytes() const { return pad ? size_t(batch * rows * tma_ld * 2) : 0; }
-  CUtensorMap map(const void* base, int box_rows, Type type, int box_cols = BOX) const {
-    return gpu::tensor_map(base, {cols, rows, batch}, {tma_ld, tma_stride},
-                           {box_cols, box_rows, 1}, gpu::Swizzle::b128, type);
+  CUtensorMap map(const void* base, int box_rows, Type type) const {
+    return gpu::tensor_map(base, {cols, rows, batch}, {tma_ld, tma_stride}, {BOX, box_rows, 1},
+                           gpu::Swizzle::b128, type);
   }
 };
 Operand operand_a(const GemmParams& p) {
@@ -43,6 +43,7 @@ Config config_of(const GemmParams& p) {
   const char* forced = std::getenv("LADDER_GEMM_CONFIG");
   if (!(forced && read_config(forced, config)) && !read_config(tuned_config(p), config))
     return model_choice(p, gpu::num_sms());
+  if (!fits(TILES[config.tile], p.layout_a)) config.tile = 0;
   return config;
 }
 
@@ -55,15 +56,16 @@ struct KernelFacts {
 template <class Tile, ptx::Major A, ptx::Major B>
 KernelFacts facts_of() {
   return {gemm_kernel<Tile, A, B>, Tile::NUM_THREADS, Tile::PART_M,
-          sizeof(SharedStorage<Tile, A>)};
+          sizeof(SharedStorage<Tile>)};
 }
 template <class Tile>
 KernelFacts kernel_of(const GemmParams& p) {
   using ptx::Major;
   const bool k_major_b = p.layout_b == Layout::col_major;
-  if (p.layout_a == Layout::col_major)
-    return k_major_b ? facts_of<Tile, Major::mn, Major::k>()
-                     : facts_of<Tile, Major::mn, Major::mn>();
+  if constexpr (Tile::BLOCK_M % BOX == 0)
+    if (p.layout_a == Layout::col_major)
+      return k_major_b ? facts_of<Tile, Major::mn, Major::k>()
+                       : facts_of<Tile, Major::mn, Major::mn>();
   return k_major_b ? facts_of<Tile, Major::k, Major::k>()
                    : facts_of<Tile, Major::k, Major::mn>();
 }
@@ -116,13 +118,12 @@ struct Plan {
     const int cluster_m = config.cluster_m;
     const bool k_major_a = p.layout_a == Layout::row_major;
     const bool k_major_b = p.layout_b == Layout::col_major;
-    const void* data_a = a.pad ? workspace + a.offset : a.data;
-    args.tmap_a = a.map(data_a, k_major_a ? tile.block_m : BLOCK_K, p.type_ab);
-    if (!k_major_a && tile.block_m % BOX)
-      args.tmap_a_rest = a.map(data_a, BLOCK_K, p.type_ab, tile.block_m % BOX);
+    args.tmap_a = a.map(a.pad ? workspace + a.offset : a.data, k_major_a ? tile.block_m : BLOCK_K,
+                        p.type_ab);
     args.tmap_b = b.map(b.pad ? workspace + b.offset : b.data,
                         k_major_b ? tile.block_n / cluster_m : BLOCK_K, p.type_ab);
     args.boxes = stores_boxes(p);
+    args.reads_boxes = args.boxes && p.beta != 0.0f && cut.cluster_k == 1;
     args.fours = aligned(p.C, 8) && p.ldc % 4 == 0 && stride_c % 4 == 0 && p.N % 4 == 0;
     if (args.boxes)
       args.tmap_c = gpu::tensor_map(

@@ -40,8 +40,8 @@ struct Tile {
 };
 using Tile128x256 = Tile<128, 256, false, 4>;  // as step 23
 using Tile128x128 = Tile<128, 128, false, 6>;  // few tiles, long K
-using Tile200x256 = Tile<200, 256, true, 3>;   // as 28_wide_tile.transposed
-using Tile192x256 = Tile<192, 256, true, 3>;
+using Tile200x256 = Tile<200, 256, true, 3>;   // as 28_wide_tile.transposed; for K-major A alone
+using Tile192x256 = Tile<192, 256, true, 3>;   // instead, where boxes of A are 64 rows high
 using Tile64x256 = Tile<64, 256, true, 5>;     // few rows: next to nothing of A in shared memory
 
 struct TileFacts {
@@ -57,19 +57,19 @@ constexpr TileFacts TILES[] = {{"128x256", 128, 256, false, true, 0.665, 0.012, 
                                {"128x128", 128, 128, false, true, 0.28, 0.09, 0.9, 10.0},
                                {"200x256", 200, 256, true, false, 1.03, 0.0, 2.0, 40.0},
                                {"64x256", 64, 256, true, true, 0.29, 0.05, 1.0, 6.0},
-                               {"192x256", 192, 256, true, false, 1.0, 0.0, 2.0, 40.0}};
+                               {"192x256", 192, 256, true, false, 0.99, 0.0, 2.0, 40.0}};
 constexpr int NUM_TILES = 5;
 static_assert(Tile128x256::SHARED && Tile128x128::SHARED && Tile64x256::SHARED, "as TILES says");
 
 struct GemmArgs {
   CUtensorMap tmap_a, tmap_b, tmap_c;
-  CUtensorMap tmap_a_rest;  // of an MN-major A: the last box, 8 wide, where a tile is 3 * 64 + 8 high
   void* C;
   int64_t ldc, stride_c;
   int M, N, num_k_tiles;
   float alpha, beta;
   Type type_ab, type_c;
-  bool boxes;  // C leaves by TMA
+  bool boxes;        // C leaves by TMA,
+  bool reads_boxes;  // and with beta the old C comes by TMA
   bool fours;  // four elements of C may be stored at once
   bool pace;
   bool batched, batched_a, batched_b;  // else one matrix, or one A or B, for all
@@ -82,6 +82,12 @@ struct GemmArgs {
   float4* partials;
   int* counters;
 };
+
+// Whether a tile is for this layout of A: an MN-major one comes in boxes of 64 rows, and 200x256 has
+// fewer bytes for a FLOP where rows come one by one.
+bool fits(const TileFacts& tile, Layout layout_a) {
+  return layout_a == Layout::row_major ? tile.block_m != 192 : tile.block_m % 64 == 0;
+}
 
 // TILE/cMxK/sS/gG/pP: CTAs of a cluster along M (they share B) and along K (they share a tile),
 // pieces that the tiles of the last wave are cut into along K, clusters of a column of tiles, pace.
@@ -138,11 +144,11 @@ Cut cut_of(const GemmParams& p, const Config& c, int sms) {
   return cut;
 }
 
-// Whether C may leave by TMA: not read, rows that are multiples of 16 bytes (TMA clips what it
-// stores in chunks of 16 bytes).
+// Whether C may leave by TMA: rows that are multiples of 16 bytes (TMA clips what it stores in
+// chunks of 16 bytes).
 bool stores_boxes(const GemmParams& p) {
   const int unit = p.type_c == Type::f32 ? 4 : 8;
-  return p.beta == 0.0f && reinterpret_cast<uintptr_t>(p.C) % 16 == 0 && p.ldc % unit == 0 &&
+  return reinterpret_cast<uintptr_t>(p.C) % 16 == 0 && p.ldc % unit == 0 &&
          (p.batch == 1 || p.stride_c % unit == 0) && p.N % unit == 0;
 }
 
@@ -183,6 +189,7 @@ std::vector<Config> candidates_of(const GemmParams& p, int sms) {
       if (few_rows ? block_m == 128 : block_m == 64) continue;
       if (cluster_m == 2 && (p.M <= block_m || facts.transposed)) continue;
       if (facts.transposed && !stores_boxes(p)) continue;
+      if (!fits(facts, p.layout_a)) continue;
       const int group_rows = facts.transposed ? 2400 : 2048;
       Config c{tile, cluster_m, 1, 1, ceil_div(group_rows, block_m * cluster_m), 0};
       const Cut whole = cut_of(p, c, sms);

@@ -155,14 +155,19 @@ void tma_load(void* smem, const CUtensorMap* map, const int* coords, unsigned ra
   uintptr_t box = uintptr_t(map->base) + uintptr_t(int64_t(c[0]) * map->element);
   for (unsigned d = 1; d < rank; ++d) box += uintptr_t(int64_t(c[d]) * int64_t(map->stride[d - 1]));
   count_l2(box, bytes);  // once, whoever gets it
-  if (!source->cells.empty())
-    each_chunk(*map, static_cast<char*>(smem), coords, [&](char*, char* from, unsigned n) {
-      if (n) shadow_read(*source, uintptr_t(from), n, at, view_of(self), Proxy::async, nullptr);
-    });
+  bool read = source->cells.empty();  // nothing writes there in this launch
   for (auto& target : cluster.ctas) {
     if (!(ctas >> target->rank & 1)) continue;
     Mbarrier* b = find_mbarrier(bar, target.get(), here, true);
     if (!b) return;
+    if (!read) {  // it has been read for those who have waited for the (first) mbarrier
+      View v = view_of(self);
+      v.stamp = b->agent, v.tick = b->phase + 1;
+      each_chunk(*map, static_cast<char*>(smem), coords, [&](char*, char* from, unsigned n) {
+        if (n) shadow_read(*source, uintptr_t(from), n, at, v, Proxy::async, nullptr);
+      });
+      read = true;
+    }
     char* to = target.get() == self->cta ? static_cast<char*>(smem)
                                          : same_offset(smem, target.get());
     Region* r = checked_region(uintptr_t(to), shared_bytes(*map), false, "TMA load writes", at);
