@@ -160,21 +160,22 @@ __device__ void store_boxes(const float (&acc)[Tile::SLABS][Tile::REGS], const G
   }
 }
 
-// The old C of a tile, a part of both consumers for each stage of the ring. take(bytes, bar) is
-// where the next one goes.
-template <class Tile, bool F32, class Take>
-__device__ void load_old_c(const GemmArgs& args, int row, int col, int batch, Take take) {
+// The old C of a tile: a part of both consumers for each stage of the ring, where B would lie.
+template <class Tile, bool F32, class Storage, class Take>
+__device__ void load_old_c(const GemmArgs& args, Storage& smem, int row, int col, int batch,
+                           Take take) {
   using P = Parts<Tile, F32>;
-  constexpr int BOX_SIZE = Tile::PART_M * 8;
+  constexpr int BOX_SIZE = Tile::PART_M * 8, BOXES = NUM_CONSUMERS * Tile::SLABS;
 #pragma unroll 1
   for (int part = 0; part < P::COUNT; ++part) {
-    uint64_t* bar = nullptr;
-    uint4* to = take(NUM_CONSUMERS * Tile::SLABS * BOX_SIZE * int(sizeof(uint4)), bar);
-    for (int i = 0; i < NUM_CONSUMERS * Tile::SLABS; ++i) {
-      const int wg = i / Tile::SLABS, box = i % Tile::SLABS;
+    const int stage = take(BOXES * BOX_SIZE * int(sizeof(uint4)));
+    auto* to = reinterpret_cast<uint4*>(smem.b[stage]);
+    for (int i = 0; i < BOXES; ++i) {
+      const int x = P::col(part) + i % Tile::SLABS * P::BOX_N, wg = i / Tile::SLABS;
       ptx::tma_load_3d(to + i * BOX_SIZE, &args.tmap_c,
-                       col + P::col(part) + box * P::BOX_N + (Tile::TRANSPOSED ? wg * Tile::WG_N : 0),
-                       row + P::row(part) + (Tile::TRANSPOSED ? 0 : wg * Tile::WG_M), batch, bar);
+                       col + x + (Tile::TRANSPOSED ? wg * Tile::WG_N : 0),
+                       row + P::row(part) + (Tile::TRANSPOSED ? 0 : wg * Tile::WG_M), batch,
+                       &smem.full_bar[stage]);
     }
   }
 }

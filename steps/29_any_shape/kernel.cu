@@ -58,7 +58,7 @@ __device__ constexpr int k16_bytes(ptx::Major major) {
 template <Type TYPE, ptx::Major A, ptx::Major B, int REGS>
 __device__ void multiply(float (&acc)[REGS], uint64_t desc_a, uint64_t desc_b, int scale_d) {
   constexpr bool f16 = TYPE == Type::f16;
-  static_assert(REGS == 128 || REGS == 100 || REGS == 96 || REGS == 64 || REGS == 32, "none of those below");
+  static_assert(REGS == 128 || REGS == 100 || REGS == 96 || REGS == 64 || REGS == 32, "none below");
   if constexpr (REGS == 128 && f16) ptx::wgmma_m64n256k16_f16<A, B>(acc, desc_a, desc_b, scale_d);
   if constexpr (REGS == 128 && !f16) ptx::wgmma_m64n256k16_bf16<A, B>(acc, desc_a, desc_b, scale_d);
   if constexpr (REGS == 100 && f16) ptx::wgmma_m64n200k16_f16<A, B>(acc, desc_a, desc_b, scale_d);
@@ -103,6 +103,16 @@ __device__ Origin origin_of(int tile, int cta_m, int block_m, int block_n, const
   return {(tile_m * args.cluster_m + cta_m) * block_m, tile_n * block_n, batch};
 }
 
+// Done: counts up to the end, and holds nobody back. The last one leaves zeros.
+__device__ void leave_pace(const GemmArgs& args, uint32_t iter) {
+  const int all = ceil_div(args.works, args.num_clusters) * args.num_k_tiles / PACE + 1;
+  ptx::red_add_relaxed(&args.counters[0], all - int(iter) / PACE);
+  if (ptx::atom_add_acq_rel(&args.counters[1], 1) == args.num_clusters - 1) {  // nobody looks
+    ptx::red_add_relaxed(&args.counters[0], -all * args.num_clusters);
+    ptx::red_add_relaxed(&args.counters[1], -args.num_clusters);
+  }
+}
+
 template <class Tile, ptx::Major MAJOR_A, ptx::Major MAJOR_B>
 __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
     gemm_kernel(const __grid_constant__ GemmArgs args) {
@@ -141,6 +151,13 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
       uint32_t iter = 0;  // k tiles so far
       int seen = 0;       // what all clusters had counted when this one last looked
       const uint16_t all_ctas = uint16_t((1 << cluster_m) - 1);
+      const auto take = [&](int bytes) {  // the next stage, once all CTAs have read it
+        ptx::mbarrier_wait(&smem.empty_bar[stage], phase ^ 1);
+        ptx::mbarrier_arrive_expect_tx(&smem.full_bar[stage], bytes);
+        const int taken = stage;
+        if (++stage == NUM_STAGES) stage = 0, phase ^= 1;
+        return taken;
+      };
       for (int index = first_work; index < args.works; index += args.num_clusters) {
         const Work work = work_at(index, cta_k, args);
         const Origin at = origin_of(work.tile, cta_m, Tile::BLOCK_M, Tile::BLOCK_N, args);
@@ -148,22 +165,21 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
         const int k_step = index / args.num_clusters % 2 ? -BLOCK_K : BLOCK_K;  // any order will do
         int k = (work.k_begin + (k_step < 0 ? work.k_tiles - 1 : 0)) * BLOCK_K;
         for (int i = work.k_tiles; i > 0; --i, ++iter, k += k_step) {
-          uint64_t* full_bar = &smem.full_bar[stage];
+          const int into = take(STAGE_BYTES);
+          uint64_t* full_bar = &smem.full_bar[into];
           const auto load_b = [&](int offset, int x, int y) {
-            half* to = &smem.b[stage][offset];
+            half* to = &smem.b[into][offset];
             if (cluster_m == 1)
               ptx::tma_load_3d(to, &args.tmap_b, x, y, batch_b, full_bar);
             else
               ptx::tma_load_3d_multicast(to, &args.tmap_b, x, y, batch_b, full_bar, all_ctas);
           };
-          ptx::mbarrier_wait(&smem.empty_bar[stage], phase ^ 1);  // all CTAs have read it
-          ptx::mbarrier_arrive_expect_tx(full_bar, STAGE_BYTES);
           if constexpr (MAJOR_A == ptx::Major::k)
-            ptx::tma_load_3d(smem.a[stage], &args.tmap_a, k, at.m, batch_a, full_bar);
+            ptx::tma_load_3d(smem.a[into], &args.tmap_a, k, at.m, batch_a, full_bar);
           else
 #pragma unroll 1  // few registers
             for (int box = 0; box < Tile::BLOCK_M / BOX; ++box)
-              ptx::tma_load_3d(&smem.a[stage][box * BOX * BLOCK_K], &args.tmap_a,
+              ptx::tma_load_3d(&smem.a[into][box * BOX * BLOCK_K], &args.tmap_a,
                                at.m + box * BOX, k, batch_a, full_bar);
           // The CTAs of a cluster load B together: each its rows of n, or every other box.
           const int rows_b = cta_m * (Tile::BLOCK_N / 2);
@@ -172,7 +188,6 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
           else
             for (int box = cta_m; box < Tile::BLOCK_N / BOX; box += cluster_m)
               load_b(box * BOX * BLOCK_K, at.n + box * BOX, k);
-          if (++stage == NUM_STAGES) stage = 0, phase ^= 1;
           if (args.pace && cta_rank == 0 && iter % PACE == PACE - 1) {
             ptx::red_add_relaxed(&args.counters[0], 1);
             const int counted = iter / PACE;  // by this cluster, when it last looked
@@ -182,28 +197,13 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
           }
         }
         if (args.reads_boxes && index < args.whole) {  // its old C, as if it were more k tiles
-          const auto take = [&](int bytes, uint64_t*& bar) {
-            bar = &smem.full_bar[stage];
-            ptx::mbarrier_wait(&smem.empty_bar[stage], phase ^ 1);
-            ptx::mbarrier_arrive_expect_tx(bar, bytes);
-            auto* to = reinterpret_cast<uint4*>(smem.b[stage]);
-            if (++stage == NUM_STAGES) stage = 0, phase ^= 1;
-            return to;
-          };
           if (args.type_c == Type::f32)
-            load_old_c<Tile, true>(args, at.m, at.n, at.batch, take);
+            load_old_c<Tile, true>(args, smem, at.m, at.n, at.batch, take);
           else
-            load_old_c<Tile, false>(args, at.m, at.n, at.batch, take);
+            load_old_c<Tile, false>(args, smem, at.m, at.n, at.batch, take);
         }
       }
-      if (args.pace && cta_rank == 0) {  // done: count up to the end, and hold nobody back
-        const int all = ceil_div(args.works, args.num_clusters) * args.num_k_tiles / PACE + 1;
-        ptx::red_add_relaxed(&args.counters[0], all - int(iter) / PACE);
-        if (ptx::atom_add_acq_rel(&args.counters[1], 1) == args.num_clusters - 1) {  // nobody looks
-          ptx::red_add_relaxed(&args.counters[0], -all * args.num_clusters);
-          ptx::red_add_relaxed(&args.counters[1], -args.num_clusters);
-        }
-      }
+      if (args.pace && cta_rank == 0) leave_pace(args, iter);
     }
     __syncwarp();  // the barriers at the end take whole warps
     if (args.cluster_k > 1) ptx::cluster_sync();  // that of add_up_in_cluster

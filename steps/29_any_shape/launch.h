@@ -128,7 +128,8 @@ struct Plan {
     if (args.boxes)
       args.tmap_c = gpu::tensor_map(
           p.C, {p.N, p.M, p.batch}, {p.ldc, stride_c ? stride_c : p.M * p.ldc},
-          {p.type_c == Type::f32 ? BOX / 2 : BOX, kernel_of(p, config).part_m, 1}, gpu::Swizzle::b128, p.type_c);
+          {p.type_c == Type::f32 ? BOX / 2 : BOX, kernel_of(p, config).part_m, 1},
+          gpu::Swizzle::b128, p.type_c);
     args.pace = config.pace, args.batched = p.batch > 1;
     args.batched_a = a.batch > 1, args.batched_b = b.batch > 1;
     args.cluster_m = cluster_m, args.group_m = config.group_m;

@@ -69,7 +69,7 @@ struct GemmArgs {
   float alpha, beta;
   Type type_ab, type_c;
   bool boxes;        // C leaves by TMA,
-  bool reads_boxes;  // and with beta the old C comes by TMA
+  bool reads_boxes;  // and, with beta, the old one comes by TMA
   bool fours;  // four elements of C may be stored at once
   bool pace;
   bool batched, batched_a, batched_b;  // else one matrix, or one A or B, for all
@@ -83,8 +83,8 @@ struct GemmArgs {
   int* counters;
 };
 
-// Whether a tile is for this layout of A: an MN-major one comes in boxes of 64 rows, and 200x256 has
-// fewer bytes for a FLOP where rows come one by one.
+// Whether a tile is for this layout of A: an MN-major one comes in boxes of 64 rows. Where rows
+// come one by one, 200x256 is the better one: fewer bytes for a FLOP.
 bool fits(const TileFacts& tile, Layout layout_a) {
   return layout_a == Layout::row_major ? tile.block_m != 192 : tile.block_m % 64 == 0;
 }
