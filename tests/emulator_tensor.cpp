@@ -102,7 +102,34 @@ __global__ void load_twice(const __grid_constant__ CUtensorMap map, int boxes, i
   }
 }
 
+/// One thread loads the first row of a tensor, another one writes to it, with or without a wait.
+__global__ void write_after_load(const __grid_constant__ CUtensorMap map, half* rows, int waits) {
+  char* smem = static_cast<char*>(ptx::dynamic_smem());
+  auto* bar = reinterpret_cast<uint64_t*>(smem + 128);
+  if (threadIdx.x == 0) {
+    ptx::mbarrier_init(bar, 1);
+    ptx::fence_mbarrier_init();
+  }
+  if (threadIdx.x == 32) rows[64] = rows[65];  // elsewhere: reads before a first write don't count
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    ptx::mbarrier_arrive_expect_tx(bar, 128);
+    ptx::tma_load_2d(smem, &map, 0, 0, bar);
+  }
+  if (threadIdx.x == 0 || (threadIdx.x == 32 && waits)) ptx::mbarrier_wait(bar, 0);
+  if (threadIdx.x == 32) rows[0] = rows[65];
+}
+
 }  // namespace
+
+TEST_CASE("who has waited for a box may overwrite where it came from") {
+  gpu::Buffer rows(2 * 128, "rows");
+  gpu::fill(rows.get(), 0, rows.bytes());
+  const auto map = gpu::tensor_map_2d(rows.get(), 2, 64, 64, 1, 64, gpu::Swizzle::none);
+  const auto config = shape(dim3(1), dim3(64), 1024);
+  CHECK(run(config, write_after_load, map, rows.get<half>(), 1).all() == "");
+  CHECK(run(config, write_after_load, map, rows.get<half>(), 0).has({"rows", "no wait or barrier"}));
+}
 
 TEST_CASE("boxes that come again soon are found, others are not") {
   const int kept = int(emu::kL2PerSm * size_t(emu::num_sms()) / (64 * 128 * sizeof(half)));
