@@ -29,16 +29,12 @@ __device__ void store_c(const GemmArgs& args, int64_t at, float value) {
 }
 
 // alpha * sum + beta * old of a pair of columns, rounded.
-__device__ uint32_t rounded(const GemmArgs& args, float lo, float hi, uint32_t old) {
-  lo *= args.alpha, hi *= args.alpha;
-  if (args.beta != 0.0f) {
-    const bool bf16 = args.type_c == Type::bf16;
-    lo += args.beta * (bf16 ? __uint_as_float(old << 16)
-                            : __half2float(__ushort_as_half(uint16_t(old))));
-    hi += args.beta * (bf16 ? __uint_as_float(old & 0xFFFF0000)
-                            : __half2float(__ushort_as_half(uint16_t(old >> 16))));
-  }
-  return rounded(args.type_c, lo, hi);
+__device__ uint32_t updated(const GemmArgs& args, float lo, float hi, uint32_t old) {
+  const bool bf16 = args.type_c == Type::bf16;
+  const float x = bf16 ? __uint_as_float(old << 16) : __half2float(__ushort_as_half(uint16_t(old)));
+  const float y = bf16 ? __uint_as_float(old & 0xFFFF0000)
+                       : __half2float(__ushort_as_half(uint16_t(old >> 16)));
+  return rounded(args.type_c, args.alpha * lo + args.beta * x, args.alpha * hi + args.beta * y);
 }
 
 // Where chunk `chunk` (16 bytes) of a row of 128 bytes lies, with the 128-byte swizzle.
@@ -63,9 +59,9 @@ struct Parts {
 };
 
 // The part of C from row part_m and column part_n of a consumer's on, as its boxes lie in shared
-// memory; `old` are the old ones, null where beta is 0. In 16 bits stmatrix turns fragments into
-// rows or, transposed, columns, and ldmatrix the old ones back.
-template <class Tile>
+// memory; ADD: to the old ones. In 16 bits stmatrix turns fragments into rows or, transposed,
+// columns, and ldmatrix the old ones back.
+template <class Tile, bool ADD>
 __device__ void stage_16_bits(const float (&acc)[Tile::SLABS][Tile::REGS], const GemmArgs& args,
                               uint4* boxes, const uint4* old, int part_m, int part_n) {
   const int lane_id = threadIdx.x % 32, warp_id = threadIdx.x % 128 / 32;
@@ -76,14 +72,16 @@ __device__ void stage_16_bits(const float (&acc)[Tile::SLABS][Tile::REGS], const
     const int chunk = Tile::TRANSPOSED ? warp_id * 2 + lane_id / 8 % 2 : j * 2 + lane_id / 16;
     const int at = (Tile::TRANSPOSED ? lane_id / 16 * Tile::PART_M * 8 : 0) + swizzled(r, chunk);
     uint32_t frag_c[4], old_c[4] = {};
-    if (old && Tile::TRANSPOSED) ptx::ldmatrix_x4_trans(old_c, &old[at]);
-    if (old && !Tile::TRANSPOSED) ptx::ldmatrix_x4(old_c, &old[at]);
+    if (ADD && Tile::TRANSPOSED) ptx::ldmatrix_x4_trans(old_c, &old[at]);
+    if (ADD && !Tile::TRANSPOSED) ptx::ldmatrix_x4(old_c, &old[at]);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int slab = Tile::TRANSPOSED ? i / 2 : 0;
       const int reg = Tile::TRANSPOSED ? (part_m / 8 + j) * 4 + i % 2 * 2
                                        : (part_n + j * 16) / 2 + 2 * i;
-      frag_c[i] = rounded(args, acc[slab][reg], acc[slab][reg + 1], old_c[i]);
+      const float lo = acc[slab][reg], hi = acc[slab][reg + 1];
+      frag_c[i] = ADD ? updated(args, lo, hi, old_c[i])
+                      : rounded(args.type_c, args.alpha * lo, args.alpha * hi);
     }
     if constexpr (Tile::TRANSPOSED) ptx::stmatrix_x4_trans(&boxes[at], frag_c);
     else ptx::stmatrix_x4(&boxes[at], frag_c);
@@ -92,7 +90,7 @@ __device__ void stage_16_bits(const float (&acc)[Tile::SLABS][Tile::REGS], const
 
 // In FP32 a thread writes two neighbours of a row or, transposed, one element of each row. (That
 // two rows of the former may meet in the same banks costs no time that could be measured.)
-template <class Tile>
+template <class Tile, bool ADD>
 __device__ void stage_f32(const float (&acc)[Tile::SLABS][Tile::REGS], const GemmArgs& args,
                           uint4* boxes, const uint4* old, int part_m, int part_n) {
   const int tid = thread_now(), lane_id = tid % 32, warp_id = tid / 32;
@@ -106,7 +104,7 @@ __device__ void stage_f32(const float (&acc)[Tile::SLABS][Tile::REGS], const Gem
         const int chunk = warp_id % 2 * 4 + i / 2 * 2 + lane_id / 16;
         const int at = swizzled(r, chunk) * 4 + lane_id / 4 % 4;
         float x = alpha * acc[part_n / 64][(part_m / 8 + j) * 4 + i];
-        if (old) x += beta * reinterpret_cast<const float*>(old)[at];
+        if (ADD) x += beta * reinterpret_cast<const float*>(old)[at];
         reinterpret_cast<float*>(boxes)[at] = x;
       }
   } else {
@@ -118,7 +116,7 @@ __device__ void stage_f32(const float (&acc)[Tile::SLABS][Tile::REGS], const Gem
         const int at = swizzled(r, j * 2 + lane_id % 4 / 2) * 2 + lane_id % 2;
         const float* from = &acc[0][part_n / 2 + j * 4 + i * 2];
         float2 x = make_float2(alpha * from[0], alpha * from[1]);
-        if (old) {
+        if (ADD) {
           const float2 y = reinterpret_cast<const float2*>(old)[at];
           x.x += beta * y.x, x.y += beta * y.y;
         }
@@ -127,9 +125,9 @@ __device__ void stage_f32(const float (&acc)[Tile::SLABS][Tile::REGS], const Gem
   }
 }
 
-// A consumer's part of C by TMA: rmem -> smem -> gmem. take() is where the old C of the next part
-// lies (null where beta is 0), give() gives that stage of the ring back.
-template <class Tile, bool F32, int SIZE, class Take, class Give>
+// A consumer's part of C by TMA: rmem -> smem -> gmem. ADD: take() is where the old C of the next
+// part lies, give() gives that stage of the ring back.
+template <class Tile, bool F32, bool ADD, int SIZE, class Take, class Give>
 __device__ void store_boxes(const float (&acc)[Tile::SLABS][Tile::REGS], const GemmArgs& args,
                             uint4 (&staging)[2][SIZE], int wg_id, int row, int col, int batch,
                             Take take, Give give) {
@@ -142,15 +140,15 @@ __device__ void store_boxes(const float (&acc)[Tile::SLABS][Tile::REGS], const G
       if (tid == 0) ptx::tma_store_wait_group_read<1>();  // the part before last has left
       ptx::bar_sync(1 + wg_id, 128);
     }
-    const uint4* old = take();
-    if (old) old += wg_id * SIZE;
+    const uint4* old = nullptr;
+    if (ADD) old = take() + wg_id * SIZE;
     if constexpr (F32)
-      stage_f32<Tile>(acc, args, boxes, old, P::row(part), P::col(part));
+      stage_f32<Tile, ADD>(acc, args, boxes, old, P::row(part), P::col(part));
     else
-      stage_16_bits<Tile>(acc, args, boxes, old, P::row(part), P::col(part));
+      stage_16_bits<Tile, ADD>(acc, args, boxes, old, P::row(part), P::col(part));
     ptx::fence_proxy_async();  // TMA reads what ordinary stores have written
     ptx::bar_sync(1 + wg_id, 128);
-    if (old) give();
+    if (ADD) give();
     if (tid == 0) {
       for (int box = 0; box < Tile::SLABS; ++box)
         ptx::tma_store_3d(&args.tmap_c, boxes + box * Tile::PART_M * 8,
@@ -228,6 +226,25 @@ __device__ void store_elements(const float (&acc)[Tile::SLABS][Tile::REGS], cons
       }
     }
   }
+}
+
+// A consumer's part of C.
+template <class Tile, int SIZE, class Take, class Give>
+__device__ void store(const float (&acc)[Tile::SLABS][Tile::REGS], const GemmArgs& args,
+                      uint4 (&staging)[2][SIZE], int wg_id, int row, int col, int batch, Take take,
+                      Give give) {
+  const auto boxes = [&](auto f32, auto add) {
+    store_boxes<Tile, f32, add>(acc, args, staging, wg_id, row, col, batch, take, give);
+  };
+  const std::true_type yes;
+  const std::false_type no;
+  const bool f32 = args.type_c == Type::f32;
+  if (!args.boxes)
+    store_elements<Tile>(acc, args, staging, wg_id, row, col, batch);
+  else if (args.reads_boxes)
+    f32 ? boxes(yes, yes) : boxes(no, yes);
+  else
+    f32 ? boxes(yes, no) : boxes(no, no);
 }
 
 // A consumer's accumulators as rows, in shared or global memory; only rows of C.

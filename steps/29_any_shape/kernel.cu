@@ -267,8 +267,7 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
                      cta_m * NUM_CONSUMERS + wg_id, wg_id, row, col, at.batch);
         continue;
       }
-      const auto take = [&]() -> const uint4* {
-        if (!args.reads_boxes) return nullptr;
+      const auto take = [&] {  // a stage of the old C
         ptx::mbarrier_wait(&smem.full_bar[stage], phase);
         return reinterpret_cast<const uint4*>(smem.b[stage]);
       };
@@ -276,12 +275,7 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
         release(stage);
         if (++stage == NUM_STAGES) stage = 0, phase ^= 1;
       };
-      if (args.boxes && args.type_c == Type::f32)
-        store_boxes<Tile, true>(acc, args, smem.c[wg_id], wg_id, row, col, at.batch, take, give);
-      else if (args.boxes)
-        store_boxes<Tile, false>(acc, args, smem.c[wg_id], wg_id, row, col, at.batch, take, give);
-      else
-        store_elements<Tile>(acc, args, smem.c[wg_id], wg_id, row, col, at.batch);
+      store<Tile>(acc, args, smem.c[wg_id], wg_id, row, col, at.batch, take, give);
     }
     if (tid % 128 == 0)
       ptx::tma_store_wait_group_read<0>();  // shared memory must outlive the stores that read it
