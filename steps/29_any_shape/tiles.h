@@ -55,9 +55,9 @@ struct TileFacts {
 };
 constexpr TileFacts TILES[] = {{"128x256", 128, 256, false, true, 0.665, 0.012, 1.0, 5.0},
                                {"128x128", 128, 128, false, true, 0.28, 0.09, 0.9, 10.0},
-                               {"200x256", 200, 256, true, false, 1.03, 0.0, 2.0, 40.0},
+                               {"200x256", 200, 256, true, false, 1.02, 0.0, 2.0, 40.0},
                                {"64x256", 64, 256, true, true, 0.29, 0.05, 1.0, 6.0},
-                               {"192x256", 192, 256, true, false, 0.99, 0.0, 2.0, 40.0}};
+                               {"192x256", 192, 256, true, false, 0.98, 0.0, 2.0, 40.0}};
 constexpr int NUM_TILES = 5;
 static_assert(Tile128x256::SHARED && Tile128x128::SHARED && Tile64x256::SHARED, "as TILES says");
 
@@ -160,15 +160,17 @@ double estimate(const GemmParams& p, const Config& c, int sms) {
   const double k_tiles = double(ceil_div(p.K, BLOCK_K));
   const double busy = std::min(1.0, double(cut.works) * c.cluster_m * cut.cluster_k / sms);
   const double step = tile.step_us + tile.busy_us * busy * (c.cluster_m == 2 ? 0.8 : 1.0);
-  const bool f32 = p.type_c == Type::f32;
-  const double end = !stores_boxes(p) ? tile.end_us + tile.elements_us
-                                      : tile.end_us * (f32 ? 1.6 : 1.0);
+  // FP32 and beta: twice the bytes of C, or C as well, for every 32,768 elements.
+  const bool f32 = p.type_c == Type::f32, reads = p.beta != 0.0f;
+  const double more = (f32 ? 1.5 : 0.0) + (!reads ? 0.0 : f32 ? 2.7 : 1.1);
+  const double end = tile.end_us + (stores_boxes(p) ? more * tile.block_m * tile.block_n / 32768.0
+                                                    : tile.elements_us);
   double compute = double(ceil_div(cut.whole, int64_t(cut.slots))) *
                    (k_tiles / cut.cluster_k * step + end);
   if (cut.split > 1) compute += k_tiles / cut.split * step + tile.end_us;
   const double bytes =
       2.0 * double(p.batch) *
-      (double(p.M) * p.K + double(p.K) * p.N + double(p.M) * p.N * (f32 ? 2 : 1));
+      (double(p.M) * p.K + double(p.K) * p.N + double(p.M) * p.N * (f32 ? 2 : 1) * (reads ? 2 : 1));
   const double memory = bytes / (4.2e6 * (0.25 + 0.75 * busy)) + end;
   double time = 2.4 + 0.4 * (c.cluster_m - 1) + std::max(compute, memory);
   const double rows = std::min(1.0, double(p.M) / (tile.block_m * c.cluster_m));  // of C in a tile
@@ -201,7 +203,7 @@ std::vector<Config> candidates_of(const GemmParams& p, int sms) {
         c.split = split;
         const Cut cut = cut_of(p, c, sms);
         if (k_tiles / split < 2 || cut.split != split || cut.works - cut.whole > cut.slots ||
-            cut.whole > 3 * cut.slots)
+            cut.whole > (facts.transposed ? 16 : 3) * cut.slots)
           continue;
         all.push_back(c);  // all parts of a tile run at the same time
       }
