@@ -126,4 +126,5 @@ TEST_CASE("atomics that acquire and release, and bfloat16 pairs") {
     CHECK(total == 36);
   }
   CHECK(ptx::cvt_bf16x2(1.0f, -2.0f) == 0xC0003F80u);
+  CHECK((ptx::ex2_approx(-3.0f) == 0.125f && ptx::rcp_approx(-0.25f) == -4.0f));
 }

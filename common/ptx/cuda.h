@@ -150,6 +150,17 @@ PTX_FN uint32_t cvt_bf16x2(float lo, float hi) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(hi), "f"(lo));
   return pair;
 }
+/// 2^x and 1/x within two units of the last place ("ex2", "rcp"); subnormal numbers count as 0.
+PTX_FN float ex2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+PTX_FN float rcp_approx(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 
 // ---- named barriers (PTX "barrier") ------------------------------------------------------------
 

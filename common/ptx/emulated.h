@@ -1,6 +1,7 @@
 // The instructions of cuda.h on the emulated device: the same names and signatures, and as a last
 // argument the place of the call, for reports. What they do: common/emulator/*.cpp.
 #pragma once
+#include <cmath>
 #include "common/ptx/emulated/language.h"
 
 namespace ptx {
@@ -74,6 +75,8 @@ inline uint32_t cvt_f16x2(float lo, float hi) {
 inline uint32_t cvt_bf16x2(float lo, float hi) {
   return emu::float_to_bfloat16(lo) | uint32_t(emu::float_to_bfloat16(hi)) << 16;
 }
+inline float ex2_approx(float x) { return std::exp2(x); }
+inline float rcp_approx(float x) { return 1.0f / x; }
 
 // ---- barriers -----------------------------------------------------------------------------------
 inline void bar_sync(int id, int threads, EMU_HERE) {

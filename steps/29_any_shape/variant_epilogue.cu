@@ -19,7 +19,7 @@ constexpr int WARP_M = 16;
 constexpr int WGMMA_K = 16;
 constexpr int CLUSTER_M = 2;
 constexpr int NUM_CONSUMERS = 2;
-constexpr int NUM_THREADS = NUM_CONSUMERS * 128 + 32;  // and one producer warp
+constexpr int NUM_THREADS = (NUM_CONSUMERS + 1) * 128;  // and a producer: it gives registers away
 constexpr int NUM_STAGES = 4;
 constexpr int GROUP_M = 8;  // rasterization: clusters along M before the next column
 constexpr uint16_t ALL_CTAS = (1 << CLUSTER_M) - 1;
@@ -88,10 +88,12 @@ __device__ void multiply(float (&acc)[BLOCK_N / 2], uint64_t desc_a, uint64_t de
     ptx::wgmma_m64n256k16_bf16<ptx::Major::k, MAJOR_B>(acc, desc_a, desc_b, scale_d);
 }
 
-// x * (1 + tanh(u)) / 2 with u = sqrt(2/pi) * (x + 0.044715 x^3), written as x / (1 + exp(-2u)):
-// two special-function instructions, and no cancellation where tanh comes near -1.
+// x * (1 + tanh(u)) / 2 with u = sqrt(2/pi) * (x + 0.044715 x^3), written as x / (1 + 2^t) with
+// t = -2 log2(e) u: two special-function instructions and five others, and no cancellation where
+// tanh comes near -1.
 __device__ float gelu(float x) {
-  return __fdividef(x, 1.0f + __expf(-1.5957691216f * (x + 0.044715f * x * x * x)));
+  const float t = x * (-2.3022082f - 0.10294324f * (x * x));
+  return x * ptx::rcp_approx(1.0f + ptx::ex2_approx(t));
 }
 
 // This thread's columns of the bias of a box: pairs, 8 columns apart. Beyond N zeros.
@@ -154,8 +156,9 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
   ptx::cluster_sync();  // no CTA sends before the other's barriers exist
 
   uint32_t iter = 0;  // k tiles so far, over all output tiles: the ring never stops in between
-  if (wg_id == NUM_CONSUMERS) {  // producer warp: one thread keeps the ring full
-    if (lane_id == 0) {
+  if (wg_id == NUM_CONSUMERS) {  // producer: one thread keeps the ring full
+    ptx::setmaxnreg_dec<40>();
+    if (tid == NUM_CONSUMERS * 128) {
       for (int tile = first_tile; tile < tiles_m * tiles_n; tile += num_clusters) {
         const auto [block_m, block_n] = tile_origin(tile, cta_rank, tiles_m, tiles_n);
         const bool backwards = tile / num_clusters % 2;  // the consumers add in any order
@@ -180,6 +183,7 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
     }
     __syncwarp();  // the barrier at the end takes whole warps
   } else {  // consumer warpgroups: 64 rows each
+    ptx::setmaxnreg_inc<232>();
     float acc[BLOCK_N / 2] = {};  // never read; ptxas 12 wants a value (C7515)
     for (int tile = first_tile; tile < tiles_m * tiles_n; tile += num_clusters) {
       for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile, ++iter) {
