@@ -41,7 +41,9 @@ TEST_CASE("gemm: every configuration that can be forced") {
         "192x256/c1x1/s1/g2/p1", "192x256/c1x1/s2/g2/p0",
         "64x256/c1x1/s1/g2/p1", "64x256/c1x3/s1/g2/p0", "64x256/c1x1/s4/g2/p0",
         "128x128/c1x1/s16/g8/p0", "128x128/c2x1/s1/g2/p1",
-        "128x128/c2x1/s5/g8/p0", "128x128/c1x4/s1/g8/p0", "128x256/c1x3/s1/g8/p0"}) {
+        "128x128/c2x1/s5/g8/p0", "128x128/c1x4/s1/g8/p0", "128x256/c1x3/s1/g8/p0",
+        "64x128/c1x1/s1/g8/p0", "64x128/c2x1/s1/g2/p1", "64x128/c2x1/s3/g8/p0",
+        "64x128/c1x5/s1/g8/p0"}) {
     INFO(config);
     const Forced forced(config);
     for (Layout a : {ROW, COL})
@@ -59,6 +61,18 @@ TEST_CASE("gemm: every configuration that can be forced") {
     GemmCase batch(many);
     check(batch, 2);
   }
+}
+
+// More pieces than a flag has bits for, shares of less than a line, and tiles that are partly empty.
+TEST_CASE("gemm: one tile in up to 128 pieces") {
+  for (const char* config : {"64x128/c1x1/s128/g8/p0", "128x128/c1x1/s33/g8/p0",
+                             "128x256/c2x1/s17/g8/p0", "64x256/c1x1/s100/g8/p0"})
+    for (int rows : {1, 40, 64}) {
+      INFO(config << " " << rows);
+      const Forced forced(config);
+      GemmCase problem(gemm_params(rows, 72, 128 * 64 + 8, ROW, COL));
+      check(problem, 2);
+    }
 }
 
 TEST_CASE("gemm: what it refuses, it does not begin") {

@@ -102,7 +102,20 @@ __global__ void last_adds_up(int* numbers, int* counter, int* sum, int bug) {
   for (unsigned i = 0; i < gridDim.x; ++i) *sum += numbers[i];
 }
 
+__global__ void count_elected(int* count) {
+  if (ptx::elect_one()) atomicAdd(count, 1);
+}
+
 }  // namespace
+
+TEST_CASE("elect_one: one thread of each warp") {
+  gpu::Buffer count(4, "count");
+  gpu::fill(count.get(), 0, 4);
+  CHECK(run(shape(dim3(3), dim3(64)), count_elected, count.get<int>()).all() == "");
+  int got;
+  gpu::copy_to_host(&got, count.get(), 4);
+  CHECK(got == 6);
+}
 
 TEST_CASE("wgmma: every size, type and major") {
   check_all<64>(), check_all<128>(), check_all<192>(), check_all<200>(), check_all<256>();

@@ -87,6 +87,7 @@ TEST_CASE("gemm: the same bits every time") {
   if (!supported()) return;
   const GemmParams shapes[] = {gemm_params(256, 512, 3000), gemm_params(1000, 1000, 1000)};
   for (const char* config : {"128x128/c1x1/s16/g8/p0", "128x256/c2x1/s7/g8/p0",
+                             "64x128/c1x1/s40/g8/p0",
                              "128x128/c1x8/s1/g8/p0", "200x256/c1x1/s1/g4/p1"}) {
     const Forced forced(config);
     for (GemmParams shape : shapes) {

@@ -234,6 +234,13 @@ PTX_FN void mbarrier_wait(uint64_t* bar, uint32_t parity) {
   }
 #endif
 }
+/// True in one thread of the warp; all its 32 threads call it. Unlike a comparison of threadIdx, it
+/// tells ptxas that one thread runs what follows: else it puts a loop around each TMA instruction.
+PTX_FN bool elect_one() {
+  uint32_t one;
+  asm volatile("{ .reg .pred p; elect.sync _|p, 0xFFFFFFFF; selp.u32 %0, 1, 0, p; }" : "=r"(one));
+  return one;
+}
 /// Makes mbarrier_init visible to the async proxy and the other CTAs of the cluster.
 PTX_FN void fence_mbarrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -257,6 +264,10 @@ PTX_FN T* mapa(T* smem, uint32_t cta) {
 }
 PTX_FN void cluster_arrive() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+/// Orders nothing: where a CTA only must not end, or not begin to send, before the others are there.
+PTX_FN void cluster_arrive_relaxed() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
 PTX_FN void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 /// All threads of all CTAs of the cluster.

@@ -108,6 +108,7 @@ inline bool mbarrier_test_wait(uint64_t* bar, uint32_t parity, EMU_HERE) {
 inline void mbarrier_wait(uint64_t* bar, uint32_t parity, EMU_HERE) {
   emu::mbarrier_wait(bar, parity, here);
 }
+inline bool elect_one() { return emu::lane() == 0; }
 inline void fence_mbarrier_init(EMU_HERE) { emu::fence_mbarrier_init(here); }
 inline void fence_proxy_async(EMU_HERE) { emu::fence_proxy_async(here); }
 
@@ -118,6 +119,7 @@ inline T* mapa(T* smem, uint32_t cta, EMU_HERE) {
   return static_cast<T*>(emu::mapa(smem, cta, here));
 }
 inline void cluster_arrive(EMU_HERE) { emu::cluster_arrive(here); }
+inline void cluster_arrive_relaxed(EMU_HERE) { emu::cluster_arrive_relaxed(here); }
 inline void cluster_wait(EMU_HERE) { emu::cluster_wait(here); }
 inline void cluster_sync(EMU_HERE) { emu::cluster_sync(here); }
 

@@ -163,7 +163,7 @@ template <class Tile, bool F32, class Storage, class Take>
 __device__ void load_old_c(const GemmArgs& args, Storage& smem, int row, int col, int batch,
                            Take take) {
   using P = Parts<Tile, F32>;
-  constexpr int BOX_SIZE = Tile::PART_M * 8, BOXES = NUM_CONSUMERS * Tile::SLABS;
+  constexpr int BOX_SIZE = Tile::PART_M * 8, BOXES = Tile::NUM_CONSUMERS * Tile::SLABS;
 #pragma unroll 1
   for (int part = 0; part < P::COUNT; ++part) {
     const int stage = take(BOXES * BOX_SIZE * int(sizeof(uint4)));
@@ -183,7 +183,8 @@ __device__ void load_old_c(const GemmArgs& args, Storage& smem, int row, int col
 template <class Tile, int SIZE>
 __device__ void store_elements(const float (&acc)[Tile::SLABS][Tile::REGS], const GemmArgs& args,
                                uint4 (&staging)[2][SIZE], int wg_id, int row, int col, int batch) {
-  constexpr int ROWS = Tile::TRANSPOSED ? 8 : BOX, COLS = Tile::TRANSPOSED ? 128 : CHUNK_N;
+  constexpr int ROWS = Tile::TRANSPOSED ? 8 : BOX;
+  constexpr int COLS = Tile::TRANSPOSED ? Tile::WG_N : CHUNK_N;
   constexpr int IN_FLIGHT = Tile::TRANSPOSED ? 1 : 4;  // registers
   const int tid = threadIdx.x % 128, lane_id = tid % 32, warp_id = tid / 32;
   float* chunk = reinterpret_cast<float*>(&staging[0][0]);
@@ -191,7 +192,7 @@ __device__ void store_elements(const float (&acc)[Tile::SLABS][Tile::REGS], cons
   for (int i = 0; i < Tile::WG_M / ROWS * (Tile::WG_N / COLS); ++i) {
     if (i > 0) ptx::bar_sync(1 + wg_id, 128);  // the chunk before has been read
 #pragma unroll
-    for (int j = 0; j < (Tile::TRANSPOSED ? 2 : CHUNK_N / 8); ++j) {
+    for (int j = 0; j < (Tile::TRANSPOSED ? Tile::SLABS : CHUNK_N / 8); ++j) {
       if constexpr (Tile::TRANSPOSED) {  // slab j: rows 2 * (lane % 4), +1; columns lane / 4, +8
         float* to = chunk + lane_id % 4 * 2 * PITCH + j * 64 + warp_id * 16 + lane_id / 4;
         to[0] = acc[j][4 * i], to[PITCH] = acc[j][4 * i + 1];
@@ -247,130 +248,212 @@ __device__ void store(const float (&acc)[Tile::SLABS][Tile::REGS], const GemmArg
     f32 ? boxes(yes, no) : boxes(no, no);
 }
 
-// A consumer's accumulators as rows, in shared or global memory; only rows of C.
+// The sums of a consumer in float4s, a thread's next to its neighbour's: item i is what thread i % 128
+// has of group i / 128, 8 columns of its part or, transposed, 8 rows of a slab.
 template <class Tile>
-__device__ void store_sums(float (&acc)[Tile::SLABS][Tile::REGS], float4* sums, int rows) {
-  constexpr int LD = Tile::WG_N + 4 * SUMS_PAD;
-  const int lane_id = threadIdx.x % 32, warp_id = threadIdx.x % 128 / 32;
-  if constexpr (Tile::TRANSPOSED) {  // rows 8 * j + 2 * (lane % 4), +1; columns lane / 4, +8
-    float* to = reinterpret_cast<float*>(sums) + lane_id % 4 * 2 * LD + warp_id * 16 + lane_id / 4;
+struct Sums {
+  static constexpr int GROUPS = Tile::SLABS * Tile::REGS / 4;
+  static constexpr int ITEMS = GROUPS * 128;
+
+  // Groups with something of C in them.
+  static __device__ int groups_of(const GemmArgs& args, int row, int col) {
+    const int rows = args.M - row, cols = args.N - col;
+    if (rows <= 0 || cols <= 0) return 0;
+    return min(GROUPS, Tile::TRANSPOSED ? Tile::SLABS * ceil_div(rows, 8) : ceil_div(cols, 8));
+  }
+  // Row and column of the first element of an item; the second is beside it or, transposed, below,
+  // the other two are 8 rows or, transposed, 8 columns further.
+  static __device__ int2 place_of(int i) {
+    const int group = i / 128, warp_id = i % 128 / 32, lane_id = i % 32;
+    if constexpr (Tile::TRANSPOSED)
+      return {group / Tile::SLABS * 8 + lane_id % 4 * 2,
+              group % Tile::SLABS * 64 + warp_id * 16 + lane_id / 4};
+    else
+      return {warp_id * 16 + lane_id / 4, group * 8 + lane_id % 4 * 2};
+  }
+};
+
+// A consumer's sums to shared or global memory.
+template <class Tile>
+__device__ void store_sums(float (&acc)[Tile::SLABS][Tile::REGS], float4* sums, int groups) {
+  const int tid = thread_now();
 #pragma unroll
-    for (int i = 0; i < Tile::REGS; ++i)
-      if (const int r = i / 4 * 8 + i % 2; r + lane_id % 4 * 2 < rows)
-        for (int slab = 0; slab < Tile::SLABS; ++slab)
-          to[r * LD + slab * 64 + i % 4 / 2 * 8] = acc[slab][i];
-  } else {
-#pragma unroll
-    for (int half_row = 0; half_row < 2; ++half_row) {
-      const int r = warp_id * 16 + lane_id / 4 + half_row * 8;
-      float* to = reinterpret_cast<float*>(sums) + r * LD + lane_id % 4 * 2;
-      if (r < rows)
-#pragma unroll
-        for (int j = 0; j < Tile::REGS / 4; ++j)
-          *reinterpret_cast<float2*>(to + j * 8) =
-              make_float2(acc[0][j * 4 + half_row * 2], acc[0][j * 4 + half_row * 2 + 1]);
-    }
+  for (int g = 0; g < Sums<Tile>::GROUPS; ++g) {
+    const float* from = &acc[g % Tile::SLABS][g / Tile::SLABS * 4];
+    if (g < groups)
+      sums[g * 128 + tid] = make_float4(from[0], from[1], from[2], from[3]);
   }
 #pragma unroll
   for (int i = 0; i < Tile::SLABS * Tile::REGS; ++i)  // frees the registers for what follows
     acc[i / Tile::REGS][i % Tile::REGS] = 0.0f;
 }
 
-// Adds up share `share` of `shares` of a consumer's `rows` rows, all pieces in the order of K, and
-// stores it to C. sums_of(piece) is where a piece lies.
-template <class Tile, class SumsOf>
-__device__ void add_share(const GemmArgs& args, SumsOf sums_of, int pieces, int share, int rows,
-                          int row, int col, int batch) {
-  constexpr int FOURS = Tile::WG_N / 4;
-  const int all = max(rows, 0) * FOURS;  // at most 4,096
-  const int begin = all * share / pieces, end = all * (share + 1) / pieces;
-  for (int i0 = begin + threadIdx.x % 128; i0 < end; i0 += 4 * 128) {
-    float4 sum[4] = {};
-    for (int p = 0; p < pieces; p += 4) {  // 16 loads in flight
-      float4 loaded[16] = {};
+__device__ void add_to(float4& sum, const float4& more) {
+  sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;
+}
+
+// Adds PIECES pieces from the first on to items at `offset`, offset + 128 .., all loads in flight.
+template <int PIECES, int ITEMS, class SumsOf>
+__device__ void add_pieces(float4 (&sum)[ITEMS], SumsOf sums_of, int first, int offset) {
+  float4 loaded[PIECES][ITEMS];
 #pragma unroll
-      for (int q = 0; q < 16; ++q) {
-        const int i = i0 + q % 4 * 128;
-        if (p + q / 4 < pieces && i < end)
-          loaded[q] = sums_of(p + q / 4)[i / FOURS * (FOURS + SUMS_PAD) + i % FOURS];
-      }
+  for (int p = 0; p < PIECES; ++p) {
+    const float4* from = sums_of(first + p) + offset;
 #pragma unroll
-      for (int q = 0; q < 16; ++q) {
-        sum[q % 4].x += loaded[q].x, sum[q % 4].y += loaded[q].y;
-        sum[q % 4].z += loaded[q].z, sum[q % 4].w += loaded[q].w;
-      }
-    }
+    for (int j = 0; j < ITEMS; ++j) loaded[p][j] = from[j * 128];
+  }
 #pragma unroll
-    for (int q = 0; q < 4; ++q) {
-      const int i = i0 + q * 128, r = row + i / FOURS, c = col + i % FOURS * 4;
-      const int64_t at = batch * args.stride_c + r * args.ldc + c;
-      float v[4] = {sum[q].x, sum[q].y, sum[q].z, sum[q].w};
-      if (i >= end) continue;
+  for (int p = 0; p < PIECES; ++p)
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        v[e] *= args.alpha;
-        if (args.beta != 0.0f && c + e < args.N) v[e] += args.beta * old_c(args, at + e);
-      }
-      if (args.fours && c < args.N && args.type_c != Type::f32) {
-        *reinterpret_cast<uint2*>(static_cast<uint16_t*>(args.C) + at) =
-            make_uint2(rounded(args.type_c, v[0], v[1]), rounded(args.type_c, v[2], v[3]));
+    for (int j = 0; j < ITEMS; ++j) add_to(sum[j], loaded[p][j]);
+}
+template <int ITEMS, class SumsOf>
+__device__ void add_all(float4 (&sum)[ITEMS], SumsOf sums_of, int first, int last, int offset) {
+#pragma unroll 1
+  for (; last - first >= 16 / ITEMS; first += 16 / ITEMS)
+    add_pieces<16 / ITEMS>(sum, sums_of, first, offset);
+  if (last - first >= 8 && ITEMS < 2) add_pieces<8>(sum, sums_of, first, offset), first += 8;
+  if (last - first >= 4 && ITEMS < 4) add_pieces<4>(sum, sums_of, first, offset), first += 4;
+  if (last - first >= 2) add_pieces<2>(sum, sums_of, first, offset), first += 2;
+  if (last - first >= 1) add_pieces<1>(sum, sums_of, first, offset);
+}
+
+// One item to C.
+template <class Tile>
+__device__ void store_item(const GemmArgs& args, const float4& sum, int i, int row, int col,
+                           int64_t matrix) {
+  constexpr int RIGHT = Tile::TRANSPOSED ? 8 : 1;   // of the first element to its neighbour in the row
+  constexpr int BELOW = Tile::TRANSPOSED ? 1 : 8;
+  const int2 place = Sums<Tile>::place_of(i);
+  const int r = row + place.x, c = col + place.y;
+  const int64_t at = matrix + r * args.ldc + c;
+  const float v[2][2] = {{sum.x, Tile::TRANSPOSED ? sum.z : sum.y},
+                         {Tile::TRANSPOSED ? sum.y : sum.z, sum.w}};
+  if (args.plain) {  // 16 bits, beta = 0
+    auto* to = static_cast<uint16_t*>(args.C) + at;
+#pragma unroll
+    for (int below = 0; below < 2; ++below, to += BELOW * args.ldc) {
+      const uint32_t pair = rounded(args.type_c, args.alpha * v[below][0], args.alpha * v[below][1]);
+      if (r + below * BELOW >= args.M) continue;
+      if (!Tile::TRANSPOSED && args.pairs) {
+        if (c < args.N) *reinterpret_cast<uint32_t*>(to) = pair;
       } else {
-#pragma unroll
-        for (int e = 0; e < 4; ++e)
-          if (c + e < args.N) store_c(args, at + e, v[e]);
+        if (c < args.N) to[0] = uint16_t(pair);
+        if (c + RIGHT < args.N) to[RIGHT] = uint16_t(pair >> 16);
       }
     }
+    return;
+  }
+#pragma unroll 1
+  for (int e = 0; e < 4; ++e) {
+    const int below = e / 2 * BELOW, right = e % 2 * RIGHT;
+    const int64_t to = at + below * args.ldc + right;
+    const float value = e == 0 ? v[0][0] : e == 1 ? v[0][1] : e == 2 ? v[1][0] : v[1][1];
+    if (r + below < args.M && c + right < args.N)
+      store_c(args, to,
+              args.alpha * value + (args.beta != 0.0f ? args.beta * old_c(args, to) : 0.0f));
+  }
+}
+
+// n / pieces of a tile, for n below 2^17: a division takes a hundred cycles.
+__device__ int divided(int n, const GemmArgs& args) {
+  return int(uint64_t(n) * args.one_piece >> 32);
+}
+
+// Adds up share `share` of `pieces` of a consumer's sums, all pieces in the order of K, and stores
+// it to C. sums_of(piece) is where a piece lies. A share of fewer items than there are threads is
+// cut along K again: each slice of the warpgroup adds some of the pieces, the first one the slices.
+template <class Tile, class SumsOf>
+__device__ void add_share(const GemmArgs& args, SumsOf sums_of, float4* scratch, int wg_id,
+                          int pieces, int share, int groups, int row, int col, int batch) {
+  const int tid = thread_now(), lines = groups * 16;  // of 128 bytes
+  const int begin = divided(lines * share, args) * 8, end = divided(lines * (share + 1), args) * 8;
+  const int64_t matrix = batch * args.stride_c;
+  int i = begin + tid;
+#pragma unroll 1
+  for (; !Tile::GIVES && i + 384 < end; i += 512) {  // GIVES: no registers left
+    float4 sum[4] = {};
+    add_all(sum, sums_of, 0, pieces, i);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) store_item<Tile>(args, sum[j], i + j * 128, row, col, matrix);
+  }
+  int halvings = 0;
+  while (halvings < 4 && (end - begin) << halvings <= 64) ++halvings;
+  const int slices = 1 << halvings, width = 128 >> halvings, slice = tid >> (7 - halvings);
+  i = i - tid + (tid & (width - 1));
+#pragma unroll 1
+  for (int rest = end - (i - (tid & (width - 1))); rest > 0; rest -= width, i += width) {
+    float4 sum[1] = {};
+    if (i < end)
+      add_all(sum, sums_of, pieces * slice >> halvings, pieces * (slice + 1) >> halvings, i);
+    if (slices > 1) {
+      scratch[tid] = sum[0];
+      ptx::bar_sync(1 + wg_id, 128);
+      for (int s = 1; s < slices && slice == 0; ++s) add_to(sum[0], scratch[tid + s * width]);
+      ptx::bar_sync(1 + wg_id, 128);  // the next share may come
+    }
+    if (slice == 0 && i < end) store_item<Tile>(args, sum[0], i, row, col, matrix);
   }
 }
 
 // The CTAs of a cluster have a piece of the same tile each: through each other's shared memory.
 template <class Tile>
 __device__ void add_up_in_cluster(float (&acc)[Tile::SLABS][Tile::REGS], const GemmArgs& args,
-                                  void* ring, int piece, int wg_id, int row, int col, int batch) {
-  const int rows = min(Tile::WG_M, args.M - row);
-  float4* sums = static_cast<float4*>(ring) + wg_id * Tile::WG_M * (Tile::WG_N / 4 + SUMS_PAD);
-  store_sums<Tile>(acc, sums, rows);
+                                  void* ring, void* scratch, int piece, int wg_id, int row, int col,
+                                  int batch) {
+  const int groups = Sums<Tile>::groups_of(args, row, col);
+  float4* sums = static_cast<float4*>(ring) + wg_id * Sums<Tile>::ITEMS;
+  store_sums<Tile>(acc, sums, groups);
   ptx::cluster_sync();
-  const auto sums_of = [&](int p) -> const float4* { return ptx::mapa(sums, p); };
-  add_share<Tile>(args, sums_of, args.cluster_k, piece, rows, row, col, batch);
+  const auto sums_of = [&](int p) -> const float4* {
+    return p == piece ? sums : ptx::mapa(sums, p);  // its own by the short way
+  };
+  add_share<Tile>(args, sums_of, static_cast<float4*>(scratch), wg_id, args.cluster_k, piece,
+                  groups, row, col, batch);
 }
 
 // One of `split` pieces of a tile goes to L2. Then each piece's warpgroup adds up one share. Nobody
 // relies on the others being resident: who has waited long enough leaves its share to the last one.
-//   flag: bits 0-7 pieces that have arrived, 8-15 that have left, 16-31 shares that were left
+// A flag for each 16 shares, on which thread 0, 1 .. of a piece count:
+//   bits 0-7 pieces that have arrived, 8-15 that have left, 16-31 shares that were left
 template <class Tile>
 __device__ void add_up(float (&acc)[Tile::SLABS][Tile::REGS], const GemmArgs& args,
-                       int* shared_shares, int tail_tile, int piece, int part, int wg_id, int row,
-                       int col, int batch) {
-  const int parts = args.cluster_m * NUM_CONSUMERS, split = args.split;
-  const int rows = min(Tile::WG_M, args.M - row);
-  const auto sums_of = [&](int p) {
-    return args.partials + ((int64_t(tail_tile) * split + p) * parts + part) *
-                               (Tile::WG_M * (Tile::WG_N / 4 + SUMS_PAD));
-  };
-  store_sums<Tile>(acc, sums_of(piece), rows);
-  int* flag = &args.counters[NUM_PACE_COUNTERS + tail_tile * parts + part];
+                       int (&shared_shares)[MAX_SPLIT / 16], void* scratch, int tail_tile,
+                       int piece, int part, int wg_id, int row, int col, int batch) {
+  const int parts = args.cluster_m * Tile::NUM_CONSUMERS, split = args.split;
+  const int groups = Sums<Tile>::groups_of(args, row, col);
+  float4* first = args.partials + (int64_t(tail_tile) * split * parts + part) * Sums<Tile>::ITEMS;
+  const auto sums_of = [&](int p) { return first + p * parts * Sums<Tile>::ITEMS; };
+  store_sums<Tile>(acc, sums_of(piece), groups);
   ptx::bar_sync(1 + wg_id, 128);
-  if (threadIdx.x % 128 == 0) {
-    int shares = 1 << piece, old = ptx::atom_add_acq_rel(flag, 1);
+  const int tid = thread_now(), flags = ceil_div(split, 16), share = 1 << piece % 16;
+  int* flag = &args.counters[NUM_PACE_COUNTERS + (tail_tile * parts + part) * flags + tid];
+  const bool mine = tid == piece / 16;  // this thread's flag has the share of this piece
+  int old = 0;
+  if (tid < flags) {
+    int shares = mine ? share : 0;
+    old = ptx::atom_add_acq_rel(flag, mine ? 1 : 1 + (1 << 8));
     if ((old & 0xFF) + 1 == split) {
-      shares |= old >> 16;  // the last one: with what others have left
-    } else {
-      for (int i = 0; i < MAX_POLLS_PARTS && (old & 0xFF) < split; ++i) old = ptx::ld_acquire(flag);
-      if ((old & 0xFF) < split) {
-        old = ptx::atom_or_acq_rel(flag, 1 << (16 + piece));
-        if ((old & 0xFF) < split) shares = 0;
+      shares |= old >> 16 & 0xFFFF;  // the last one: with what others have left
+    } else if (mine) {
+      int now = old + 1;
+#pragma unroll 1
+      for (int i = 0; i < MAX_POLLS_PARTS && (now & 0xFF) < split; ++i) now = ptx::ld_acquire(flag);
+      if ((now & 0xFF) < split) {
+        now = ptx::atom_or_acq_rel(flag, share << 16);
+        if ((now & 0xFF) < split) shares = 0;
       }
     }
-    *shared_shares = shares;
+    shared_shares[tid] = shares;
   }
   ptx::bar_sync(1 + wg_id, 128);
-  int left_before = 0;
-  if (threadIdx.x % 128 == 0) left_before = ptx::atom_add_acq_rel(flag, 1 << 8) >> 8 & 0xFF;
-  for (int share = 0; share < split; ++share)
-    if (*shared_shares >> share & 1)
-      add_share<Tile>(args, sums_of, split, share, rows, row, col, batch);
-  if (threadIdx.x % 128 == 0 && left_before + 1 == split) *flag = 0;  // for next time
+  if (mine) old = atomicAdd(flag, 1 << 8);
+  for (int word = 0; word < flags; ++word)
+    for (int left = shared_shares[word], s = word * 16; left; left >>= 1, ++s)
+      if (left & 1)
+        add_share<Tile>(args, sums_of, static_cast<float4*>(scratch), wg_id, split, s, groups, row,
+                        col, batch);
+  if (tid < flags && (old >> 8 & 0xFF) + 1 == split) *flag = 0;  // for next time
 }
 
 }  // namespace

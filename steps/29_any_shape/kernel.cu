@@ -22,10 +22,10 @@ template <class Tile>
 struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle needs
   half a[Tile::NUM_STAGES][Tile::BLOCK_M * BLOCK_K];  // K-major [BLOCK_M][64], else [box][64][64]
   half b[Tile::NUM_STAGES][Tile::BLOCK_N * BLOCK_K];  // K-major [BLOCK_N][64], else [box][64][64]
-  uint4 c[NUM_CONSUMERS][2][Tile::SLABS * Tile::PART_M * 8];  // [consumer][buffer][box][row][128 B]
+  uint4 c[Tile::NUM_CONSUMERS][2][Tile::SLABS * Tile::PART_M * 8];  // [consumer][buffer][box][row][128 B]
   uint64_t full_bar[Tile::NUM_STAGES];
   uint64_t empty_bar[Tile::NUM_STAGES];
-  int shares[NUM_CONSUMERS];
+  int shares[Tile::NUM_CONSUMERS][MAX_SPLIT / 16];
 
   __device__ void label() {
     for (int stage = 0; stage < Tile::NUM_STAGES; ++stage) {
@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
   const int cta_k = Tile::SHARED ? cta_rank - cta_m : 0;
   const int first_work = blockIdx.x / unsigned(cluster_m * args.cluster_k);
 
-  if (tid == NUM_CONSUMERS * 128) {
+  if (tid == Tile::NUM_CONSUMERS * 128) {
     ptx::prefetch_tensormap(&args.tmap_a);
     ptx::prefetch_tensormap(&args.tmap_b);
     if (args.boxes) ptx::prefetch_tensormap(&args.tmap_c);
@@ -136,18 +136,20 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
     smem.label();
     for (int stage = 0; stage < NUM_STAGES; ++stage) {
       ptx::mbarrier_init(&smem.full_bar[stage], 1);
-      ptx::mbarrier_init(&smem.empty_bar[stage], NUM_CONSUMERS * cluster_m);
+      ptx::mbarrier_init(&smem.empty_bar[stage], Tile::NUM_CONSUMERS * cluster_m);
     }
     ptx::fence_mbarrier_init();
   }
-  ptx::griddepcontrol_launch_dependents();  // the next launch may prepare, as this one did:
-  ptx::griddepcontrol_wait();               // from here on it touches global memory
-  ptx::cluster_sync();  // no CTA sends before the other's barriers exist
+  if (cluster_m * args.cluster_k == 1)
+    __syncthreads();
+  else
+    ptx::cluster_sync();  // no CTA sends before the other's barriers exist
+  ptx::griddepcontrol_launch_dependents();  // the next launch may prepare, as this one does
 
   int stage = 0, phase = 0;  // of the ring, which never stops between tiles
-  if (wg_id == NUM_CONSUMERS) {  // producer: one thread keeps the ring full
-    if constexpr (Tile::TRANSPOSED) ptx::setmaxnreg_dec<40>();
-    if (tid == NUM_CONSUMERS * 128) {
+  if (wg_id == Tile::NUM_CONSUMERS) {  // producer: one thread keeps the ring full
+    if constexpr (Tile::GIVES) ptx::setmaxnreg_dec<40>();
+    if (__shfl_sync(~0u, tid / 32, 0) == Tile::NUM_CONSUMERS * 4 && ptx::elect_one()) {
       uint32_t iter = 0;  // k tiles so far
       int seen = 0;       // what all clusters had counted when this one last looked
       const uint16_t all_ctas = uint16_t((1 << cluster_m) - 1);
@@ -164,6 +166,7 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
         const int batch_a = args.batched_a ? at.batch : 0, batch_b = args.batched_b ? at.batch : 0;
         const int k_step = index / args.num_clusters % 2 ? -BLOCK_K : BLOCK_K;  // any order will do
         int k = (work.k_begin + (k_step < 0 ? work.k_tiles - 1 : 0)) * BLOCK_K;
+        if (iter == 0) ptx::griddepcontrol_wait();  // from here on it touches global memory
         for (int i = work.k_tiles; i > 0; --i, ++iter, k += k_step) {
           const int into = take(STAGE_BYTES);
           uint64_t* full_bar = &smem.full_bar[into];
@@ -208,7 +211,7 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
     __syncwarp();  // the barriers at the end take whole warps
     if (args.cluster_k > 1) ptx::cluster_sync();  // that of add_up_in_cluster
   } else {  // consumer warpgroups
-    if constexpr (Tile::TRANSPOSED) ptx::setmaxnreg_inc<232>();
+    if constexpr (Tile::GIVES) ptx::setmaxnreg_inc<232>();
     float acc[Tile::SLABS][Tile::REGS] = {};  // never read; ptxas 12 wants a value (C7515)
     const auto release = [&](int stage) {  // in all CTAs (B came from all)
       if (tid % 128 < cluster_m)
@@ -240,6 +243,7 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
         if (++stage == NUM_STAGES) stage = 0, phase ^= 1;
       }
     };
+    ptx::griddepcontrol_wait();
     for (int index = first_work; index < args.works; index += args.num_clusters) {
       const int k_tiles = work_at(index, cta_k, args).k_tiles;
       if (args.type_ab == Type::f16)
@@ -258,13 +262,13 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
       release(before);
 
       if (Tile::SHARED && args.cluster_k > 1) {
-        ptx::bar_sync(3, NUM_CONSUMERS * 128);  // the ring is free: nothing more will be loaded
-        add_up_in_cluster<Tile>(acc, args, smem.a, work.piece, wg_id, row, col, at.batch);
+        ptx::bar_sync(3, Tile::NUM_CONSUMERS * 128);  // the ring is free: nothing more will be loaded
+        add_up_in_cluster<Tile>(acc, args, smem.a, smem.c[wg_id], work.piece, wg_id, row, col, at.batch);
         break;
       }
       if (work.tile >= args.whole) {
-        add_up<Tile>(acc, args, &smem.shares[wg_id], work.tile - args.whole, work.piece,
-                     cta_m * NUM_CONSUMERS + wg_id, wg_id, row, col, at.batch);
+        add_up<Tile>(acc, args, smem.shares[wg_id], smem.c[wg_id], work.tile - args.whole, work.piece,
+                     cta_m * Tile::NUM_CONSUMERS + wg_id, wg_id, row, col, at.batch);
         continue;
       }
       const auto take = [&] {  // a stage of the old C
@@ -280,7 +284,10 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
     if (tid % 128 == 0)
       ptx::tma_store_wait_group_read<0>();  // shared memory must outlive the stores that read it
   }
-  ptx::cluster_sync();  // and whatever the other CTA sends here
+  if (args.cluster_m * args.cluster_k > 1) {  // and whatever other CTAs send or read here
+    ptx::cluster_arrive_relaxed();
+    ptx::cluster_wait();
+  }
 }
 
 }  // namespace

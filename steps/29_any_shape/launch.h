@@ -75,7 +75,8 @@ KernelFacts kernel_of(const GemmParams& p, const Config& config) {
     case 1: return kernel_of<Tile128x128>(p);
     case 2: return kernel_of<Tile200x256>(p);
     case 3: return kernel_of<Tile64x256>(p);
-    default: return kernel_of<Tile192x256>(p);
+    case 4: return kernel_of<Tile192x256>(p);
+    default: return kernel_of<Tile64x128>(p);
   }
 }
 
@@ -101,7 +102,7 @@ struct Plan {
     if (config.pace) take(0);
     if (cut.split > 1)
       partials = take(size_t(cut.tiles - cut.whole) * cut.split * config.cluster_m * tile.block_m *
-                      (tile.block_n / 4 + NUM_CONSUMERS * SUMS_PAD) * sizeof(float4));
+                      tile.block_n * sizeof(float));
     if (a.pad) a.offset = take(a.bytes());
     if (b.pad) b.offset = take(b.bytes());
   }
@@ -124,7 +125,8 @@ struct Plan {
                         k_major_b ? tile.block_n / cluster_m : BLOCK_K, p.type_ab);
     args.boxes = stores_boxes(p);
     args.reads_boxes = args.boxes && p.beta != 0.0f && cut.cluster_k == 1;
-    args.fours = aligned(p.C, 8) && p.ldc % 4 == 0 && stride_c % 4 == 0 && p.N % 4 == 0;
+    args.plain = p.type_c != Type::f32 && p.beta == 0.0f;
+    args.pairs = aligned(p.C, 4) && p.ldc % 2 == 0 && stride_c % 2 == 0 && p.N % 2 == 0;
     if (args.boxes)
       args.tmap_c = gpu::tensor_map(
           p.C, {p.N, p.M, p.batch}, {p.ldc, stride_c ? stride_c : p.M * p.ldc},
@@ -137,6 +139,7 @@ struct Plan {
     args.whole = int(cut.whole), args.split = cut.split, args.cluster_k = cut.cluster_k;
     const int pieces = std::max(cut.split, cut.cluster_k);
     args.share = args.num_k_tiles / pieces, args.longer = args.num_k_tiles % pieces;
+    args.one_piece = unsigned(ceil_div(int64_t{1} << 32, int64_t(pieces)));
     args.works = int(cut.works), args.num_clusters =
         int(cut.cluster_k > 1 ? cut.works : std::min<int64_t>(cut.works, cut.slots));
     args.partials = reinterpret_cast<float4*>(workspace + partials);
@@ -202,7 +205,7 @@ std::string gemm_why_not(const GemmParams& p) {
   const char* forced = std::getenv("LADDER_GEMM_CONFIG");
   if (forced && !read_config(forced, config))
     return std::string("LADDER_GEMM_CONFIG=") + forced + " is no configuration";
-  if (ceil_div(p.M, 128) * ceil_div(p.N, 128) > limit / p.batch / MAX_SPLIT)
+  if (ceil_div(p.M, 128) * ceil_div(p.N, 128) > limit / p.batch / 16)
     return "more than 2^27 tiles";
   return "";
 }

@@ -12,19 +12,19 @@
 namespace {
 
 constexpr int BLOCK_K = 64;
-constexpr int NUM_CONSUMERS = 2;
+constexpr int MAX_CONSUMERS = 2;
 constexpr int NUM_PACE_COUNTERS = 32;    // the first two are used; a line of L2 of their own
 constexpr int NUM_COUNTERS = 16 * 1024;  // at the head of the workspace, 64 KB
-constexpr int MAX_SPLIT = 16;
+constexpr int MAX_SPLIT = 128;
 constexpr int MAX_CLUSTER_K = 8;
-constexpr int SUMS_PAD = 2;  // float4 between rows of partial sums: no bank conflicts
 
-// A CTA's tile. Two consumers: one below the other, 64 rows each; or, TRANSPOSED, side by side, 128
+// A CTA's tile. Consumers one below the other, 64 rows each; or, TRANSPOSED, two side by side, 128
 // columns each, of which wgmma computes the transpose: BLOCK_M is then its n, a multiple of 8.
 template <int BLOCK_M_, int BLOCK_N_, bool TRANSPOSED_, int NUM_STAGES_>
 struct Tile {
   static constexpr int BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_, NUM_STAGES = NUM_STAGES_;
   static constexpr bool TRANSPOSED = TRANSPOSED_;
+  static constexpr int NUM_CONSUMERS = TRANSPOSED ? 2 : BLOCK_M / 64;
   static constexpr int SLABS = TRANSPOSED ? 2 : 1;  // times 64, of a consumer
   static constexpr int WG_M = TRANSPOSED ? BLOCK_M : 64, WG_N = TRANSPOSED ? 128 : BLOCK_N;
   static constexpr int REGS = (TRANSPOSED ? BLOCK_M : BLOCK_N) / 2;  // of a slab
@@ -32,34 +32,36 @@ struct Tile {
   static constexpr int PART_M =
       TRANSPOSED == 0 ? 64 : BLOCK_M % 40 == 0 ? 40 : BLOCK_M % 48 == 0 ? 48 : 16;
   // Whether the ring, once it is empty, holds the sums of a tile: then a cluster can share it.
-  static constexpr bool SHARED = BLOCK_M * (BLOCK_N + 4 * NUM_CONSUMERS * SUMS_PAD) * 4 <=
-                                 NUM_STAGES * (BLOCK_M + BLOCK_N) * BLOCK_K * 2;
+  static constexpr bool SHARED =
+      BLOCK_M * BLOCK_N * 4 <= NUM_STAGES * (BLOCK_M + BLOCK_N) * BLOCK_K * 2;
   // And a producer: a warp, or a warpgroup that gives registers away.
-  static constexpr int NUM_THREADS =
-      TRANSPOSED ? (NUM_CONSUMERS + 1) * 128 : NUM_CONSUMERS * 128 + 32;
+  static constexpr bool GIVES = SLABS * REGS > 128;
+  static constexpr int NUM_THREADS = NUM_CONSUMERS * 128 + (GIVES ? 128 : 32);
 };
 using Tile128x256 = Tile<128, 256, false, 4>;  // as step 23
 using Tile128x128 = Tile<128, 128, false, 6>;  // few tiles, long K
 using Tile200x256 = Tile<200, 256, true, 3>;   // as 28_wide_tile.transposed; for K-major A alone
 using Tile192x256 = Tile<192, 256, true, 3>;   // instead, where boxes of A are 64 rows high
 using Tile64x256 = Tile<64, 256, true, 5>;     // few rows: next to nothing of A in shared memory
+using Tile64x128 = Tile<64, 128, false, 8>;    // small problems: one consumer
 
 struct TileFacts {
   const char* name;
   int block_m, block_n;
   bool transposed, shared;
   // Microseconds: of a k tile, more of it when all SMs work (L2), of the end of a tile, more of it
-  // element by element. From times of 29 on an H200 with each configuration forced, 512 cubed to
-  // 16384 cubed, and few rows (64x256: from its bytes and FLOP).
+  // element by element. Fitted to times of 29 on an H200 with each configuration forced, 30 shapes.
   double step_us, busy_us, end_us, elements_us;
 };
 constexpr TileFacts TILES[] = {{"128x256", 128, 256, false, true, 0.665, 0.012, 1.0, 5.0},
-                               {"128x128", 128, 128, false, true, 0.28, 0.09, 0.9, 10.0},
+                               {"128x128", 128, 128, false, true, 0.275, 0.11, 1.8, 10.0},
                                {"200x256", 200, 256, true, false, 1.02, 0.0, 2.0, 40.0},
-                               {"64x256", 64, 256, true, true, 0.29, 0.05, 1.0, 6.0},
-                               {"192x256", 192, 256, true, false, 0.98, 0.0, 2.0, 40.0}};
-constexpr int NUM_TILES = 5;
-static_assert(Tile128x256::SHARED && Tile128x128::SHARED && Tile64x256::SHARED, "as TILES says");
+                               {"64x256", 64, 256, true, true, 0.33, 0.35, 0.3, 6.0},
+                               {"192x256", 192, 256, true, false, 0.98, 0.0, 2.0, 40.0},
+                               {"64x128", 64, 128, false, true, 0.205, 0.12, 0.1, 6.0}};
+constexpr int NUM_TILES = 6;
+static_assert(Tile128x256::SHARED && Tile128x128::SHARED && Tile64x256::SHARED &&
+              Tile64x128::SHARED, "as TILES says");
 
 struct GemmArgs {
   CUtensorMap tmap_a, tmap_b, tmap_c;
@@ -70,7 +72,8 @@ struct GemmArgs {
   Type type_ab, type_c;
   bool boxes;        // C leaves by TMA,
   bool reads_boxes;  // and, with beta, the old one comes by TMA
-  bool fours;  // four elements of C may be stored at once
+  bool plain;        // C has 16 bits and is not read
+  bool pairs;        // two elements of it may be stored at once
   bool pace;
   bool batched, batched_a, batched_b;  // else one matrix, or one A or B, for all
   int cluster_m, group_m;
@@ -78,6 +81,7 @@ struct GemmArgs {
   int cluster_k;                // CTAs of a cluster along K, which share a tile (cluster_m is 1)
   int whole, split;             // tiles from `whole` on are split along K over clusters
   int share, longer;            // k tiles of a piece; the first `longer` pieces have one more
+  unsigned one_piece;           // 2^32 / pieces, rounded up
   int works, num_clusters;      // pieces of work, and who does them
   float4* partials;
   int* counters;
@@ -137,7 +141,8 @@ Cut cut_of(const GemmParams& p, const Config& c, int sms) {
   cut.split = int(std::min<int64_t>(c.split, k_tiles));
   cut.whole = cut.split == 1 ? cut.tiles : cut.tiles / cut.slots * cut.slots;
   // Flags are few; more tiles than that do not need a split.
-  if ((cut.tiles - cut.whole) * c.cluster_m * NUM_CONSUMERS > NUM_COUNTERS - NUM_PACE_COUNTERS)
+  if ((cut.tiles - cut.whole) * c.cluster_m * MAX_CONSUMERS * ceil_div(cut.split, 16) >
+      NUM_COUNTERS - NUM_PACE_COUNTERS)
     cut.whole = cut.tiles;
   if (cut.whole == cut.tiles) cut.split = 1;
   cut.works = cut.whole + (cut.tiles - cut.whole) * cut.split;
@@ -159,7 +164,12 @@ double estimate(const GemmParams& p, const Config& c, int sms) {
   const TileFacts& tile = TILES[c.tile];
   const double k_tiles = double(ceil_div(p.K, BLOCK_K));
   const double busy = std::min(1.0, double(cut.works) * c.cluster_m * cut.cluster_k / sms);
-  const double step = tile.step_us + tile.busy_us * busy * (c.cluster_m == 2 ? 0.8 : 1.0);
+  // Rows that start off 128 bytes are read as two lines: L2 then sets the pace.
+  const auto lines = [](int64_t ld) { return ld * 2 % 128 ? 2.0 : 1.0; };
+  const double loads = tile.block_m * lines(p.lda) + tile.block_n * lines(p.ldb) / c.cluster_m;
+  const double step =
+      std::max(tile.step_us + tile.busy_us * busy * (c.cluster_m == 2 ? 0.2 : 1.0),
+               busy * 0.0011 * loads);
   // FP32 and beta: twice the bytes of C, or C as well, for every 32,768 elements.
   const bool f32 = p.type_c == Type::f32, reads = p.beta != 0.0f;
   const double more = (f32 ? 1.5 : 0.0) + (!reads ? 0.0 : f32 ? 2.7 : 1.1);
@@ -171,12 +181,13 @@ double estimate(const GemmParams& p, const Config& c, int sms) {
   const double bytes =
       2.0 * double(p.batch) *
       (double(p.M) * p.K + double(p.K) * p.N + double(p.M) * p.N * (f32 ? 2 : 1) * (reads ? 2 : 1));
-  const double memory = bytes / (4.2e6 * (0.25 + 0.75 * busy)) + end;
-  double time = 2.4 + 0.4 * (c.cluster_m - 1) + std::max(compute, memory);
-  const double rows = std::min(1.0, double(p.M) / (tile.block_m * c.cluster_m));  // of C in a tile
-  if (cut.cluster_k > 1) time += 2.4 + 0.5 * rows * cut.cluster_k;
-  if (cut.split > 1)
-    time += 4.5 + 2.2 * rows * tile.block_m * tile.block_n / 16384.0 + 0.2 * cut.split;
+  const double memory = bytes / (4.4e6 * (0.5 + 0.5 * busy)) + end;
+  double time = 1.8 + 0.1 * (c.cluster_m - 1) + std::max(compute, memory);
+  // Of 64 KB of sums, what is there.
+  const double sums = std::min(1.0, double(p.M) / (tile.block_m * c.cluster_m)) * tile.block_m *
+                      tile.block_n / 16384.0;
+  if (cut.cluster_k > 1) time += 2.0 + 2.3 * sums;
+  if (cut.split > 1) time += 3.2 + 1.6 * sums;
   return time;
 }
 
@@ -187,8 +198,9 @@ std::vector<Config> candidates_of(const GemmParams& p, int sms) {
     for (int cluster_m = 1; cluster_m <= 2; ++cluster_m) {
       const TileFacts& facts = TILES[tile];
       const int block_m = facts.block_m;
-      const bool few_rows = p.M <= 64 && stores_boxes(p);
-      if (few_rows ? block_m == 128 : block_m == 64) continue;
+      if (block_m > 64 && p.M <= 64) continue;
+      if (block_m == 64 && facts.transposed && p.M > 64) continue;
+      if (block_m == 64 && !facts.transposed && p.M <= 32 && stores_boxes(p)) continue;
       if (cluster_m == 2 && (p.M <= block_m || facts.transposed)) continue;
       if (facts.transposed && !stores_boxes(p)) continue;
       if (!fits(facts, p.layout_a)) continue;
@@ -199,7 +211,7 @@ std::vector<Config> candidates_of(const GemmParams& p, int sms) {
       c.pace = whole.tiles >= 4 * whole.slots && p.K >= 4096;
       all.push_back(c);
       c.pace = 0;
-      for (int split : {2, 3, 4, 5, 6, 7, 8, 10, 12, 16}) {
+      for (int split : {2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32, 40, 48, 64, 96, 128}) {
         c.split = split;
         const Cut cut = cut_of(p, c, sms);
         if (k_tiles / split < 2 || cut.split != split || cut.works - cut.whole > cut.slots ||

@@ -107,7 +107,7 @@ void leave_cluster_barrier(Thread* t) {
   complete_if_all_arrived(c);
 }
 
-static void arrive_at_cluster(Loc here) {
+static void arrive_at_cluster(Loc here, bool relaxed = false) {
   Cluster& c = *self->cta->cluster;
   if (self->cluster_arrived)
     report("barrier misuse", site(here),
@@ -115,7 +115,7 @@ static void arrive_at_cluster(Loc here) {
   self->cluster_arrived = true;
   self->cluster_phase = c.phase;
   ++c.barrier.arrived;
-  release(self, c.barrier.sum);
+  if (!relaxed) release(self, c.barrier.sum);
   ++state.counters.barriers;
   complete_if_all_arrived(c);
 }
@@ -137,6 +137,10 @@ static void wait_for_cluster(const char* what, Loc here) {
 
 void cluster_arrive(Loc here) {
   if (mutated("cluster_arrive", here) == Mutation::none) arrive_at_cluster(here);
+}
+
+void cluster_arrive_relaxed(Loc here) {
+  if (mutated("cluster_arrive_relaxed", here) == Mutation::none) arrive_at_cluster(here, true);
 }
 
 void cluster_wait(Loc here) {

@@ -29,6 +29,7 @@ unsigned warp_ballot(bool predicate, Loc);
 uint32_t cluster_ctarank();
 void* mapa(const void* smem, uint32_t cta, Loc);
 void cluster_arrive(Loc);
+void cluster_arrive_relaxed(Loc);
 void cluster_wait(Loc);
 void cluster_sync(Loc);
 
