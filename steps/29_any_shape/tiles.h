@@ -53,12 +53,12 @@ struct TileFacts {
   // element by element. Fitted to times of 29 on an H200 with each configuration forced, 30 shapes.
   double step_us, busy_us, end_us, elements_us;
 };
-constexpr TileFacts TILES[] = {{"128x256", 128, 256, false, true, 0.665, 0.012, 1.0, 5.0},
-                               {"128x128", 128, 128, false, true, 0.275, 0.11, 1.8, 10.0},
+constexpr TileFacts TILES[] = {{"128x256", 128, 256, false, true, 0.672, 0.005, 1.0, 5.0},
+                               {"128x128", 128, 128, false, true, 0.34, 0.1, 0.5, 10.0},
                                {"200x256", 200, 256, true, false, 1.02, 0.0, 2.0, 40.0},
-                               {"64x256", 64, 256, true, true, 0.33, 0.35, 0.3, 6.0},
+                               {"64x256", 64, 256, true, true, 0.44, 0.4, 0.25, 6.0},
                                {"192x256", 192, 256, true, false, 0.98, 0.0, 2.0, 40.0},
-                               {"64x128", 64, 128, false, true, 0.205, 0.12, 0.1, 6.0}};
+                               {"64x128", 64, 128, false, true, 0.23, 0.08, 0.1, 6.0}};
 constexpr int NUM_TILES = 6;
 static_assert(Tile128x256::SHARED && Tile128x128::SHARED && Tile64x256::SHARED &&
               Tile64x128::SHARED, "as TILES says");
@@ -168,8 +168,8 @@ double estimate(const GemmParams& p, const Config& c, int sms) {
   const auto lines = [](int64_t ld) { return ld * 2 % 128 ? 2.0 : 1.0; };
   const double loads = tile.block_m * lines(p.lda) + tile.block_n * lines(p.ldb) / c.cluster_m;
   const double step =
-      std::max(tile.step_us + tile.busy_us * busy * (c.cluster_m == 2 ? 0.2 : 1.0),
-               busy * 0.0011 * loads);
+      std::max(tile.step_us + tile.busy_us * busy * (c.cluster_m == 2 ? 0.12 : 1.0),
+               busy * 0.00116 * loads);
   // FP32 and beta: twice the bytes of C, or C as well, for every 32,768 elements.
   const bool f32 = p.type_c == Type::f32, reads = p.beta != 0.0f;
   const double more = (f32 ? 1.5 : 0.0) + (!reads ? 0.0 : f32 ? 2.7 : 1.1);
@@ -181,13 +181,13 @@ double estimate(const GemmParams& p, const Config& c, int sms) {
   const double bytes =
       2.0 * double(p.batch) *
       (double(p.M) * p.K + double(p.K) * p.N + double(p.M) * p.N * (f32 ? 2 : 1) * (reads ? 2 : 1));
-  const double memory = bytes / (4.4e6 * (0.5 + 0.5 * busy)) + end;
-  double time = 1.8 + 0.1 * (c.cluster_m - 1) + std::max(compute, memory);
+  const double memory = bytes / (4.5e6 * (0.66 + 0.34 * busy)) + end;
+  double time = 1.7 + 0.05 * (c.cluster_m - 1) + std::max(compute, memory);
   // Of 64 KB of sums, what is there.
   const double sums = std::min(1.0, double(p.M) / (tile.block_m * c.cluster_m)) * tile.block_m *
                       tile.block_n / 16384.0;
-  if (cut.cluster_k > 1) time += 2.0 + 2.3 * sums;
-  if (cut.split > 1) time += 3.2 + 1.6 * sums;
+  if (cut.cluster_k > 1) time += 1.2 + 2.6 * sums;
+  if (cut.split > 1) time += 3.3 + 2.6 * sums;
   return time;
 }
 
