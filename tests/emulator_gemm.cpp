@@ -36,7 +36,7 @@ void check(GemmCase& problem, int runs) {
 TEST_CASE("gemm: every configuration that can be forced") {
   int turn = 0;  // each layout and type with each configuration, sizes by turns
   for (const char* config :
-       {"128x256/c1x1/s1/g8/p0", "128x256/c2x1/s1/g2/p1", "128x256/c2x1/s3/g1/p0", 
+       {"128x256/c1x1/s1/g8/p0", "128x256/c2x1/s1/g2/p1", "128x256/c2x1/s3/g1/p0",
         "200x256/c1x1/s1/g2/p0", "200x256/c1x1/s3/g12/p0", "200x256/c1x1/s1/g12/p1",
         "192x256/c1x1/s1/g2/p1", "192x256/c1x1/s2/g2/p0",
         "64x256/c1x1/s1/g2/p1", "64x256/c1x3/s1/g2/p0", "64x256/c1x1/s4/g2/p0",
@@ -63,7 +63,7 @@ TEST_CASE("gemm: every configuration that can be forced") {
   }
 }
 
-// More pieces than a flag has bits for, shares of less than a line, and tiles that are partly empty.
+// More pieces than a flag has bits for, shares of less than a line, tiles that are partly empty.
 TEST_CASE("gemm: one tile in up to 128 pieces") {
   for (const char* config : {"64x128/c1x1/s128/g8/p0", "128x128/c1x1/s33/g8/p0",
                              "128x256/c2x1/s17/g8/p0", "64x256/c1x1/s100/g8/p0"})

@@ -265,7 +265,7 @@ PTX_FN T* mapa(T* smem, uint32_t cta) {
 PTX_FN void cluster_arrive() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
-/// Orders nothing: where a CTA only must not end, or not begin to send, before the others are there.
+/// Orders nothing: where a CTA only must not end before the others have come this far.
 PTX_FN void cluster_arrive_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }

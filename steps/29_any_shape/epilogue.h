@@ -248,8 +248,8 @@ __device__ void store(const float (&acc)[Tile::SLABS][Tile::REGS], const GemmArg
     f32 ? boxes(yes, no) : boxes(no, no);
 }
 
-// The sums of a consumer in float4s, a thread's next to its neighbour's: item i is what thread i % 128
-// has of group i / 128, 8 columns of its part or, transposed, 8 rows of a slab.
+// The sums of a consumer in float4s, as its threads hold them: item i is what thread i % 128 has of
+// group i / 128, which is 8 columns of its part or, transposed, 8 rows of a slab.
 template <class Tile>
 struct Sums {
   static constexpr int GROUPS = Tile::SLABS * Tile::REGS / 4;
@@ -322,8 +322,7 @@ __device__ void add_all(float4 (&sum)[ITEMS], SumsOf sums_of, int first, int las
 template <class Tile>
 __device__ void store_item(const GemmArgs& args, const float4& sum, int i, int row, int col,
                            int64_t matrix) {
-  constexpr int RIGHT = Tile::TRANSPOSED ? 8 : 1;   // of the first element to its neighbour in the row
-  constexpr int BELOW = Tile::TRANSPOSED ? 1 : 8;
+  constexpr int RIGHT = Tile::TRANSPOSED ? 8 : 1, BELOW = Tile::TRANSPOSED ? 1 : 8;
   const int2 place = Sums<Tile>::place_of(i);
   const int r = row + place.x, c = col + place.y;
   const int64_t at = matrix + r * args.ldc + c;
@@ -333,7 +332,8 @@ __device__ void store_item(const GemmArgs& args, const float4& sum, int i, int r
     auto* to = static_cast<uint16_t*>(args.C) + at;
 #pragma unroll
     for (int below = 0; below < 2; ++below, to += BELOW * args.ldc) {
-      const uint32_t pair = rounded(args.type_c, args.alpha * v[below][0], args.alpha * v[below][1]);
+      const uint32_t pair =
+          rounded(args.type_c, args.alpha * v[below][0], args.alpha * v[below][1]);
       if (r + below * BELOW >= args.M) continue;
       if (!Tile::TRANSPOSED && args.pairs) {
         if (c < args.N) *reinterpret_cast<uint32_t*>(to) = pair;

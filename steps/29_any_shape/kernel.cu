@@ -2,7 +2,7 @@
 // base: 28_wide_tile
 // arch: 90a
 // unit: wgmma
-// New: four tiles and a choice for each shape (tiles.h); operands K- or MN-major; few tiles are
+// New: six tiles and a choice for each shape (tiles.h); operands K- or MN-major; few tiles are
 //      split along K (epilogue.h); rows that TMA cannot take are padded first (pad.cu); gemm().
 // Shapes: all; batches too.
 #include "tiles.h"
@@ -22,7 +22,8 @@ template <class Tile>
 struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle needs
   half a[Tile::NUM_STAGES][Tile::BLOCK_M * BLOCK_K];  // K-major [BLOCK_M][64], else [box][64][64]
   half b[Tile::NUM_STAGES][Tile::BLOCK_N * BLOCK_K];  // K-major [BLOCK_N][64], else [box][64][64]
-  uint4 c[Tile::NUM_CONSUMERS][2][Tile::SLABS * Tile::PART_M * 8];  // [consumer][buffer][box][row][128 B]
+  // [consumer][buffer][box][row][128 bytes]
+  uint4 c[Tile::NUM_CONSUMERS][2][Tile::SLABS * Tile::PART_M * 8];
   uint64_t full_bar[Tile::NUM_STAGES];
   uint64_t empty_bar[Tile::NUM_STAGES];
   int shares[Tile::NUM_CONSUMERS][MAX_SPLIT / 16];
@@ -262,13 +263,14 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
       release(before);
 
       if (Tile::SHARED && args.cluster_k > 1) {
-        ptx::bar_sync(3, Tile::NUM_CONSUMERS * 128);  // the ring is free: nothing more will be loaded
-        add_up_in_cluster<Tile>(acc, args, smem.a, smem.c[wg_id], work.piece, wg_id, row, col, at.batch);
+        ptx::bar_sync(3, Tile::NUM_CONSUMERS * 128);  // the ring is free: no more will be loaded
+        add_up_in_cluster<Tile>(acc, args, smem.a, smem.c[wg_id], work.piece, wg_id, row, col,
+                                at.batch);
         break;
       }
       if (work.tile >= args.whole) {
-        add_up<Tile>(acc, args, smem.shares[wg_id], smem.c[wg_id], work.tile - args.whole, work.piece,
-                     cta_m * Tile::NUM_CONSUMERS + wg_id, wg_id, row, col, at.batch);
+        add_up<Tile>(acc, args, smem.shares[wg_id], smem.c[wg_id], work.tile - args.whole,
+                     work.piece, cta_m * Tile::NUM_CONSUMERS + wg_id, wg_id, row, col, at.batch);
         continue;
       }
       const auto take = [&] {  // a stage of the old C
