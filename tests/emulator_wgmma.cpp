@@ -104,6 +104,8 @@ __global__ void last_adds_up(int* numbers, int* counter, int* sum, int bug) {
 
 __global__ void count_elected(int* count) {
   if (ptx::elect_one()) atomicAdd(count, 1);
+  ptx::cluster_arrive_relaxed();
+  ptx::cluster_wait();
 }
 
 }  // namespace
