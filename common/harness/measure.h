@@ -68,8 +68,9 @@ class Stopwatch {
   Sampler sampler_;
 };
 
-/// Looks at all contenders: a glance at each, then two longer ones at the three fastest. Returns,
-/// fastest first, {which, seconds of its best glance}.
+/// Looks at all contenders: a glance at each, then two longer ones at the three fastest and at the
+/// first one, which is somebody's default. Returns, fastest first, {which, seconds of its best
+/// glance}.
 std::vector<std::pair<size_t, double>> rank(Stopwatch& stopwatch, Regime regime,
                                             std::vector<Contender>& contenders);
 
