@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "tests/catch.h"
+#include "steps/29_any_shape/tiles.h"
 #include "tests/gemm_support.h"
 
 namespace {
@@ -142,6 +143,31 @@ TEST_CASE("gemm: Inf and NaN in one element of A reach its row and nothing else"
       CHECK(finite_in_row == 0);
       CHECK(wrong_outside == 0);
     }
+}
+
+// What was the fastest there, or within 3 % of it.
+TEST_CASE("gemm: what the model takes on an H200") {
+  const struct { int64_t M, N, K, batch; Layout b; const char* config; } shapes[] = {
+      {512, 512, 512, 1, ROW, "64x128/c2x1/s1/g16/p0"},
+      {1000, 1000, 1000, 1, ROW, "64x128/c2x1/s1/g16/p0"},
+      {4096, 4096, 4096, 1, ROW, "128x256/c2x1/s1/g8/p0"},
+      {8192, 8192, 8192, 1, ROW, "200x256/c1x1/s1/g12/p1"},
+      {16, 4096, 4096, 1, ROW, "64x256/c1x6/s1/g38/p0"},
+      {64, 7168, 2048, 1, ROW, "64x128/c1x1/s1/g32/p0"},
+      {64, 7168, 16384, 1, COL, "64x256/c1x4/s1/g38/p0"},
+      {128, 2112, 7168, 1, COL, "128x128/c1x6/s1/g16/p0"},
+      {512, 512, 16384, 1, ROW, "128x128/c2x1/s8/g8/p0"},
+      {1024, 1024, 8192, 1, ROW, "128x128/c2x1/s2/g8/p0"},
+      {2048, 2048, 128, 32, COL, "128x256/c2x1/s1/g8/p0"},
+      {512, 512, 64, 128, COL, "128x256/c1x1/s1/g16/p0"},
+      {1024, 1024, 1024, 8, ROW, "128x256/c2x1/s1/g8/p0"}};
+  for (const auto& [M, N, K, batch, b, config] : shapes) {
+    GemmParams p = gemm_params(M, N, K, ROW, b);
+    p.batch = batch, p.stride_c = M * N;
+    Config named;
+    CHECK(read_config(config, named));
+    CHECK(text_of(model_choice(p, 132)) == config);
+  }
 }
 
 TEST_CASE("gemm: candidates are legal, and the choice is the first") {
