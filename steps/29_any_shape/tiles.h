@@ -27,7 +27,7 @@ struct Tile {
   static constexpr int NUM_CONSUMERS = TRANSPOSED ? 2 : BLOCK_M / 64;
   static constexpr int SLABS = TRANSPOSED ? 2 : 1;  // times 64, of a consumer
   static constexpr int WG_M = TRANSPOSED ? BLOCK_M : 64, WG_N = TRANSPOSED ? 128 : BLOCK_N;
-  static constexpr int REGS = (TRANSPOSED ? BLOCK_M : BLOCK_N) / 2;  // of a slab
+  static constexpr int REGS = TRANSPOSED ? BLOCK_M / 2 : BLOCK_N / 2;  // of a slab
   // Rows that are staged at once.
   static constexpr int PART_M =
       TRANSPOSED == 0 ? 64 : BLOCK_M % 40 == 0 ? 40 : BLOCK_M % 48 == 0 ? 48 : 16;
@@ -36,7 +36,8 @@ struct Tile {
       BLOCK_M * BLOCK_N * 4 <= NUM_STAGES * (BLOCK_M + BLOCK_N) * BLOCK_K * 2;
   // And a producer: a warp, or a warpgroup that gives registers away.
   static constexpr bool GIVES = SLABS * REGS > 128;
-  static constexpr int NUM_THREADS = NUM_CONSUMERS * 128 + (GIVES ? 128 : 32);
+  static constexpr int PRODUCER = GIVES ? 128 : 32;
+  static constexpr int NUM_THREADS = NUM_CONSUMERS * 128 + PRODUCER;
 };
 using Tile128x256 = Tile<128, 256, false, 4>;  // as step 23
 using Tile128x128 = Tile<128, 128, false, 6>;  // few tiles, long K
