@@ -8,10 +8,12 @@ find_package(Boost REQUIRED COMPONENTS context)
 add_compile_definitions(LADDER_EMULATED)
 # Kernels are compiled for ThreadSanitizer but linked without its runtime: the emulator defines
 # the hooks, and so sees every plain load and store. The optimisations that split, merge or widen
-# accesses are off: what is counted is what the kernel says. -g is what reports take lines from.
+# accesses are off: what is counted is what the kernel says. -g is what reports take lines from;
+# where variables are at each instruction takes time to work out, and nobody asks.
 set(kernel_flags -fsanitize=thread -fno-tree-sra -fno-tree-vectorize -fno-store-merging
-                 -fno-strict-aliasing -fno-pie -O2 -g -Wno-tsan -Wno-unknown-pragmas
-                 -Wno-attributes -Wno-psabi)
+                 -fno-strict-aliasing -fno-pie -O2 -g -fno-var-tracking
+                 -fno-var-tracking-assignments -Wno-tsan -Wno-unknown-pragmas -Wno-attributes
+                 -Wno-psabi)
 
 file(GLOB emulator_sources CONFIGURE_DEPENDS common/emulator/*.cpp common/ptx/emulated/*.cpp)
 file(GLOB harness_sources CONFIGURE_DEPENDS common/harness/*.cpp)
@@ -20,6 +22,8 @@ add_library(harness OBJECT ${emulator_sources} ${harness_sources})
 target_compile_options(harness PRIVATE -g -fno-pie)
 target_link_libraries(harness PUBLIC Boost::context Threads::Threads ${CMAKE_DL_LIBS})
 target_link_options(harness PUBLIC -no-pie)
+add_library(program_main OBJECT common/harness/main.cpp)
+target_compile_options(program_main PRIVATE -fno-pie)
 
 function(add_step_object id file arch)
   file(STRINGS "${file}" gpu_only REGEX "^// gpu-only" LIMIT_COUNT 1)
@@ -35,9 +39,8 @@ function(add_step_object id file arch)
 endfunction()
 
 function(add_step_program id base arch unit)
-  add_executable(${id} common/harness/main.cpp $<TARGET_OBJECTS:step_${id}>)
-  target_compile_definitions(${id} PRIVATE LADDER_STEP="${id}" LADDER_BASE="${base}"
-                                           LADDER_ARCH="${arch}" LADDER_UNIT="${unit}")
+  add_executable(${id} $<TARGET_OBJECTS:step_${id}>)
+  program_of(${id} ${id} "${base}" "${arch}" "${unit}")
   target_compile_options(${id} PRIVATE -fno-pie)
   target_link_libraries(${id} PRIVATE harness)
 endfunction()

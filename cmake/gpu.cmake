@@ -59,6 +59,8 @@ target_link_libraries(harness PUBLIC CUDA::cudart_static CUDA::cublas CUDA::cubl
 if(CMAKE_BUILD_TYPE STREQUAL Debug)
   target_compile_definitions(harness PUBLIC LADDER_DEBUG_BUILD)
 endif()
+add_library(program_main OBJECT common/harness/main.cpp)
+target_link_libraries(program_main PRIVATE harness)  # what it includes
 
 function(add_step_object id file arch)
   archs_of("${arch}" archs)
@@ -72,12 +74,11 @@ function(add_step_object id file arch)
 endfunction()
 
 function(add_step_program id base arch unit)
-  add_executable(${id} common/harness/main.cpp $<TARGET_OBJECTS:step_${id}>)
+  add_executable(${id} $<TARGET_OBJECTS:step_${id}>)
   if(TARGET step_${base})
     target_sources(${id} PRIVATE $<TARGET_OBJECTS:step_${base}>)
   endif()
-  target_compile_definitions(${id} PRIVATE LADDER_STEP="${id}" LADDER_BASE="${base}"
-                                           LADDER_ARCH="${arch}" LADDER_UNIT="${unit}")
+  program_of(${id} ${id} "${base}" "${arch}" "${unit}")
   target_link_libraries(${id} PRIVATE harness)
 endfunction()
 
@@ -166,10 +167,8 @@ function(add_trace_program id file base arch unit)
             "-DFROM=$<TARGET_OBJECTS:step_${id}.trace>" "-DTO=${traced}"
             -P "${PROJECT_SOURCE_DIR}/cmake/localize.cmake"
     DEPENDS step_${id}.trace "$<TARGET_OBJECTS:step_${id}.trace>" cmake/localize.cmake VERBATIM)
-  add_executable(${id}.trace EXCLUDE_FROM_ALL common/harness/main.cpp
-                 $<TARGET_OBJECTS:step_${id}> "${traced}")
-  target_compile_definitions(${id}.trace PRIVATE LADDER_STEP="${id}" LADDER_BASE="${base}"
-                                                 LADDER_ARCH="${arch}" LADDER_UNIT="${unit}")
+  add_executable(${id}.trace EXCLUDE_FROM_ALL $<TARGET_OBJECTS:step_${id}> "${traced}")
+  program_of(${id}.trace ${id} "${base}" "${arch}" "${unit}")
   target_link_libraries(${id}.trace PRIVATE harness)
 endfunction()
 

@@ -6,14 +6,13 @@
 #include "common/harness/check.h"
 #include "common/harness/see.h"
 
-// The build says which step this is (CMakeLists.txt).
-#ifndef LADDER_STEP
-#error "LADDER_STEP, LADDER_BASE, LADDER_ARCH and LADDER_UNIT come from the build"
-#endif
+// Which step this is: id, base, arch, unit. The build writes it (program_of in CMakeLists.txt).
+extern const char* const program_of_build[4];
 
 int main(int argc, char** argv) {
   using namespace harness;
-  Program program = {LADDER_STEP, LADDER_BASE, LADDER_ARCH, LADDER_UNIT};
+  const char* const* of = program_of_build;
+  Program program = {of[0], of[1], of[2], of[3]};
   if (program.base == "none") program.base.clear();
   const auto fail = [](const std::string& message, int code) {
     fflush(stdout);
