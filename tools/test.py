@@ -12,6 +12,7 @@ here is skipped by name. The last line counts.
 """
 import json
 import re
+import resource
 import shutil
 import sys
 import tempfile
@@ -35,11 +36,18 @@ def main(args):
     known = steps.everything(variants=True)
     for part in PARTS:
         if not args.only or part in args.only:
-            started = time.monotonic()
+            started, before = time.monotonic(), _cpu()
             term.say(f"\n{part}", term.BOLD)
             globals()[f"test_{part}"](tally, ready, known)
-            term.say(f"  {part}: {time.monotonic() - started:.0f} s", term.DIM)
+            term.say(f"  {part}: {time.monotonic() - started:.0f} s, {_cpu() - before:.0f} s of CPU",
+                     term.DIM)
     return tally.end()
+
+
+def _cpu():
+    """Seconds of CPU that ended children have used: what a busy machine hardly changes."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 class Tally:

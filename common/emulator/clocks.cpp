@@ -5,24 +5,38 @@
 namespace emu {
 namespace {
 
-// A warpgroup's threads combine equal operands one after the other: the last result is kept.
-struct Memo {
-  Clock a, b, result;
+// A warpgroup's threads combine equal operands one after the other, while other warpgroups do so
+// with theirs: the last results are kept.
+class Memo {
+ public:
+  const Clock* find(const Clock& a, const Clock& b, unsigned id = 0, Tick at = 0) const {
+    for (const Entry& e : entries_)
+      if (e.a == a && e.b == b && e.id == id && e.at == at && e.result) return &e.result;
+    return nullptr;
+  }
+  Clock keep(const Clock& a, const Clock& b, Clock result, unsigned id = 0, Tick at = 0) {
+    Entry& e = entries_[next_++ % std::size(entries_)];
+    e = {a, b, id, at, std::move(result)};
+    return e.result;
+  }
+
+ private:
+  struct Entry {
+    Clock a, b;
+    unsigned id;
+    Tick at;
+    Clock result;
+  } entries_[8] = {};
+  unsigned next_ = 0;
 };
 
 template <class Pick>
 Clock combine(const Clock& a, const Clock& b, Memo& memo, Pick pick) {
-  if (memo.a == a && memo.b == b) return memo.result;
+  if (const Clock* known = memo.find(a, b)) return *known;
   auto result = std::make_shared<Ticks>(*a);
   for (size_t i = 0; i < result->size(); ++i) (*result)[i] = pick((*a)[i], (*b)[i]);
   // Where one operand says it all, it goes on being shared.
-  if (*result == *a)
-    memo = {a, b, a};
-  else if (*result == *b)
-    memo = {a, b, b};
-  else
-    memo = {a, b, result};
-  return memo.result;
+  return memo.keep(a, b, *result == *a ? a : *result == *b ? b : result);
 }
 
 }  // namespace
@@ -43,14 +57,11 @@ Clock meet(const Clock& a, const Clock& b) {
 
 Clock raised(const Clock& a, unsigned id, Tick at, size_t size) {
   static Memo memo;
-  static unsigned memo_id;
   if (a && (*a)[id] >= at) return a;
-  if (memo.result && memo.a == a && memo_id == id && (*memo.result)[id] == at) return memo.result;
+  if (const Clock* known = memo.find(a, nullptr, id, at)) return *known;
   auto result = a ? std::make_shared<Ticks>(*a) : std::make_shared<Ticks>(size);
   (*result)[id] = at;
-  memo = {a, nullptr, result};
-  memo_id = id;
-  return result;
+  return memo.keep(a, nullptr, result, id, at);
 }
 
 void ClockSum::add(const Clock& known) {

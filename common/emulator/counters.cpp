@@ -26,14 +26,16 @@ Banks banks(const Lane* lanes, size_t n) {
     for (unsigned b = 0; b < std::max(4u, lanes[i].bytes) && count < 128; b += 4)
       words[count++] = uint32_t((lanes[i].address + b) / 4);
   const uint32_t first = count ? words[0] / 32 : 0;
-  bool one_row = true, ascending = true;  // the common case, without a sort
+  uint32_t other_rows = 0, seen = 0;
+  bool ascending = true;
   for (unsigned i = 0; i < count; ++i) {
-    one_row &= words[i] / 32 == first;
+    other_rows |= words[i] / 32 ^ first;
+    seen |= 1u << words[i] % 32;
     ascending &= i == 0 || words[i] >= words[i - 1];
   }
+  if (!other_rows) return {count ? 1u : 0u, unsigned(__builtin_popcount(seen))};  // mostly
   if (!ascending) std::sort(words, words + count);
   count = unsigned(std::unique(words, words + count) - words);
-  if (one_row) return {count ? 1u : 0u, count};
   unsigned per_bank[32] = {}, most = 0;
   for (unsigned i = 0; i < count; ++i) most = std::max(most, ++per_bank[words[i] % 32]);
   return {most, count};

@@ -21,7 +21,7 @@ extern bool instrumented;
 namespace {
 
 namespace context = boost::context;
-constexpr size_t kStack = 128 * 1024;
+constexpr size_t kStack = 128 * 1024 + 17 * 64;  // no power of two: caches have sets
 
 context::fiber scheduler;  // while a thread runs: where to return to
 char* windows = nullptr;   // shared memory of all slots

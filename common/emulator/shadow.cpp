@@ -78,6 +78,14 @@ void stamp_read(Cell& c, int slot, const View& v, Site at) {
   c.read_site = at;
 }
 
+bool same(const Cell& x, const Cell& y) {
+  uint64_t a[4], b[4], differs = 0;
+  static_assert(sizeof a == sizeof(Cell));
+  memcpy(a, &x, sizeof a), memcpy(b, &y, sizeof b);
+  for (int i = 0; i < 4; ++i) differs |= a[i] ^ b[i];
+  return !differs;
+}
+
 Cell* cells_of(Region& r, uintptr_t a) { return r.cells.data() + (a - r.begin) / 2; }
 
 }  // namespace
@@ -121,7 +129,7 @@ void shadow_read(Region& r, uintptr_t a, unsigned bytes, Site at, const View& v,
     if (c->reader[0] == v.stamp && c->read[0] == v.tick) continue;
     // Elements are mostly wider than a cell, and their cells alike.
     unsigned alike = 1;
-    while (i + 2 * alike < bytes && !memcmp(c, c + alike, sizeof *c)) ++alike;
+    while (i + 2 * alike < bytes && same(*c, c[alike])) ++alike;
     const int slot = place_for_reader(*c, v);
     if (slot < 3)
       for (unsigned n = 0; n < alike; ++n) stamp_read(c[n], slot, v, at);

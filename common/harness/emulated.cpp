@@ -24,11 +24,11 @@ void fill_with(const Storage& s, void* data, const Of& of) {
   std::vector<char> host(s.bytes());
   gpu::copy_to_host(host.data(), data, host.size());
   const int64_t batches = s.stride ? s.batch : 1;
-  for (int64_t i = 0; i < batches * s.outer * s.inner; ++i) {
-    const int64_t run = i / s.inner;
-    const int64_t place = run / s.outer * s.stride + run % s.outer * s.ld + i % s.inner;
-    store(s.type, host.data(), place, of(i));
-  }
+  int64_t i = 0;
+  for (int64_t b = 0; b < batches; ++b)
+    for (int64_t outer = 0; outer < s.outer; ++outer)
+      for (int64_t inner = 0; inner < s.inner; ++inner)
+        store(s.type, host.data(), b * s.stride + outer * s.ld + inner, of(i++));
   gpu::copy_to_device(data, host.data(), host.size());
 }
 }  // namespace

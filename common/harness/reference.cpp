@@ -11,13 +11,20 @@ namespace harness {
 
 std::vector<double> sums_on_host(const Problem& p, int64_t batch) {
   const Storage a = storage_a(p), b = storage_b(p);
-  std::vector<double> sums(size_t(p.M * p.N)), row(static_cast<size_t>(p.N));
-  for (int64_t k = 0; k < p.K; ++k) {
-    for (int64_t n = 0; n < p.N; ++n) row[size_t(n)] = load(b.type, p.B, b.index(batch, k, n));
-    for (int64_t m = 0; m < p.M; ++m) {
-      const double factor = load(a.type, p.A, a.index(batch, m, k));
-      for (int64_t n = 0; n < p.N; ++n) sums[size_t(m * p.N + n)] += factor * row[size_t(n)];
-    }
+  constexpr int64_t step = 16;  // rows of B that stay in a cache while all of A goes by
+  std::vector<double> sums(size_t(p.M * p.N)), rows(size_t(step * p.N));
+  for (int64_t first = 0; first < p.K; first += step) {
+    const int64_t last = std::min(first + step, p.K);
+    for (int64_t k = first; k < last; ++k)
+      for (int64_t n = 0; n < p.N; ++n)
+        rows[size_t((k - first) * p.N + n)] = load(b.type, p.B, b.index(batch, k, n));
+    for (int64_t m = 0; m < p.M; ++m)
+      for (int64_t k = first; k < last; ++k) {
+        const double factor = load(a.type, p.A, a.index(batch, m, k));
+        const double* row = rows.data() + (k - first) * p.N;
+        double* sum = sums.data() + m * p.N;
+        for (int64_t n = 0; n < p.N; ++n) sum[n] += factor * row[n];
+      }
   }
   return sums;
 }

@@ -18,30 +18,24 @@ Region* row_region(const void* row, const char* what, Site at) {
   return checked_region(uintptr_t(row), 16, false, what, at);
 }
 
-float half_at(uint32_t pair, int i) {
-  static const std::vector<float> table = [] {
-    std::vector<float> t(65536);
-    for (unsigned bits = 0; bits < 65536; ++bits) t[bits] = half_to_float(uint16_t(bits));
-    return t;
-  }();
-  return table[pair >> (16 * i) & 0xFFFF];
-}
-float bfloat16_at(uint32_t pair, int i) { return bfloat16_to_float(uint16_t(pair >> (16 * i))); }
-
-template <float (*Element)(uint32_t, int)>
+template <bool BF16>
 void multiply(const Warp& w) {
+  const auto element = [](uint32_t pair, int i) {
+    const uint16_t bits = uint16_t(pair >> (16 * i));
+    return BF16 ? bfloat16_to_float(bits) : half_to_float(bits);
+  };
   float a[16][16], b[16][8];
   for (unsigned lane = 0; lane < 32; ++lane) {
     auto* ra = static_cast<const uint32_t*>(w.in[lane]);
     auto* rb = static_cast<const uint32_t*>(w.in2[lane]);
     const unsigned g = lane / 4, t = lane % 4 * 2;
     for (int i = 0; i < 2; ++i) {
-      a[g][t + i] = Element(ra[0], i);
-      a[g + 8][t + i] = Element(ra[1], i);
-      a[g][t + 8 + i] = Element(ra[2], i);
-      a[g + 8][t + 8 + i] = Element(ra[3], i);
-      b[t + i][g] = Element(rb[0], i);
-      b[t + 8 + i][g] = Element(rb[1], i);
+      a[g][t + i] = element(ra[0], i);
+      a[g + 8][t + i] = element(ra[1], i);
+      a[g][t + 8 + i] = element(ra[2], i);
+      a[g + 8][t + 8 + i] = element(ra[3], i);
+      b[t + i][g] = element(rb[0], i);
+      b[t + 8 + i][g] = element(rb[1], i);
     }
   }
   float d[16][8];
@@ -135,10 +129,7 @@ void mma_m16n8k16(float* d, const uint32_t* a, const uint32_t* b, bool bf16, Loc
   check_operand("A", a, 4, at);
   check_operand("B", b, 2, at);
   meet_all(w.meeting, 32, "mma", here, false, [&] {
-    if (bf16)
-      multiply<bfloat16_at>(w);
-    else
-      multiply<half_at>(w);
+    bf16 ? multiply<true>(w) : multiply<false>(w);
     state.counters.mma_flops += 2 * 16 * 8 * 16;
   });
 }
