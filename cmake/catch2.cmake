@@ -8,3 +8,6 @@ if(NOT TARGET catch2)
     target_link_libraries(catch2 INTERFACE Catch2::Catch2)
   endif()
 endif()
+add_library(catch_main OBJECT tests/catch_main.cpp)  # v2 needs a main, which takes a while
+target_compile_options(catch_main PRIVATE -O1)
+target_link_libraries(catch_main PRIVATE catch2)
