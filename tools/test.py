@@ -180,20 +180,42 @@ def _sources(name):
 
 
 def _catch(tally, ready, device, names):
-    """Builds and runs Catch2 programs; counts their test cases."""
+    """Builds Catch2 programs and runs them, each file of tests by itself; counts test cases."""
     failed = build.build(ready, device, names)
+    jobs, counts = [], {}
     for name in names:
         if name in failed:
             tally.fail(name, failed[name], _build_log(device))
             continue
-        done = child.run([build.program(device, name)], limit=600, cwd=paths.ROOT)
+        listed = child.run([build.program(device, name), "--list-tests"], limit=60).out
+        counts[name] = int((re.findall(r"^(\d+) test cases?$", listed, re.M) or [0])[-1])
+        jobs += [(name, file.stem) for file in _sources(name)]
+    # Those that run a step whole take longest.
+    jobs.sort(key=lambda job: (not _runs_a_step(job[1]), job))
+
+    def work(job):
+        return child.run([build.program(device, job[0]), "--filenames-as-tags", f"[#{job[1]}]"],
+                         limit=600, cwd=paths.ROOT)
+
+    ran = child.side_by_side(jobs, work) if device != "gpu" else ((j, work(j)) for j in jobs)
+    for (name, stem), done in ran:
         summary = done.out.strip().splitlines()[-1] if done.out.strip() else ""
         if done.ok and (found := re.search(r"in (\d+) test case", summary)):
-            tally.ok(f"{name}: {summary}", int(found[1]))
-        elif done.ok and "No tests ran" in done.out:
-            tally.skip(name, "no test in it runs here")
+            tally.ok(f"{stem}: {summary}", int(found[1]))
+            counts[name] -= int(found[1])
+        elif done.ok and "No test" in done.out:
+            tally.skip(stem, "no test in it runs here")
         else:
-            tally.fail(name, summary or child.why(done, 600), done.out + done.err)
+            tally.fail(stem, summary or child.why(done, 600), done.out + done.err)
+            counts[name] = 0
+    for name, left in counts.items():
+        if left:
+            tally.fail(name, f"{left} test cases are in no file of tests/")
+
+
+def _runs_a_step(stem):
+    return any("\n// step: " in "\n" + file.read_text()
+               for file in (paths.ROOT / "tests").glob(f"{stem}.c*"))
 
 
 def _build_log(device):
@@ -216,7 +238,7 @@ def test_emulated(tally, ready, known):
         else:
             jobs += [(step, seed) for seed in (1, 2, 3)]
     for (step, seed), outcome in child.side_by_side(jobs, lambda job: measure.check(
-            job[0], "emulated", seed=job[1], limit=300)):
+            job[0], "emulated", seed=job[1], limit=300), last_first=True):
         name = f"{step.id} emulated, seed {seed}"
         if outcome.ok:
             shapes = measure.shapes(outcome)
@@ -256,7 +278,7 @@ def _mutations(tally, chosen):
     """Every barrier, wait, arrival and fence of every step left out in turn: is it missed?"""
     caught, total = 0, 0
     for step, done in child.side_by_side(chosen, lambda step: child.run(
-            [build.program("emulated", step.id), "mutate"], limit=600)):
+            [build.program("emulated", step.id), "mutate"], limit=600), last_first=True):
         lines = done.out.rstrip().splitlines() or [""]
         if numbers := re.match(r"(\d+) mutations: (\d+) caught", lines[-1]):
             total, caught = total + int(numbers[1]), caught + int(numbers[2])
@@ -276,7 +298,7 @@ def test_exports(tally, ready, known):
         return
     with tempfile.TemporaryDirectory(prefix="ladder-export-") as folder:
         for step, (reason, details) in child.side_by_side(
-                known, lambda step: _export(ready, step, Path(folder))):
+                known, lambda step: _export(ready, step, Path(folder)), last_first=True):
             name = f"{step.id} exported and compiled"
             if reason:
                 tally.fail(name, reason, details)
@@ -326,7 +348,7 @@ def test_gpu(tally, ready, known):
         _examples(tally, ready, "gpu")
         with tempfile.TemporaryDirectory(prefix="ladder-export-") as folder:
             for step, (reason, details) in child.side_by_side(
-                    fit, lambda step: _export(ready, step, Path(folder))):
+                    fit, lambda step: _export(ready, step, Path(folder)), last_first=True):
                 if not reason:
                     done = child.run([Path(folder) / step.id], limit=300)
                     reason = "" if done.ok else child.why(done, 300)
