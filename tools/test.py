@@ -86,7 +86,8 @@ def test_tools(tally, ready, known):
         return child.run([sys.executable, "-m", "unittest", "-v", file.stem], limit=900,
                          cwd=paths.ROOT / "tests", env=environment)
 
-    for file, done in child.side_by_side(files, work):
+    for file, done in child.side_by_side(files, work, cost=lambda file: (
+            "OnTheEmulatedDevice" in file.read_text(), file.stat().st_size)):
         count = int((re.findall(r"^Ran (\d+) test", done.err, re.M) or ["0"])[-1])
         for name, reason in re.findall(r"^(\w+) .*\.\.\. skipped '(.*)'$", done.err, re.M):
             tally.skip(f"{file.stem}.{name}", reason)
@@ -108,7 +109,8 @@ def test_build(tally, ready, known):
         tally.skip("every step with nvcc", ready.why_no_nvcc, len(known))
         return
     archs = sorted({*steps.DEFAULT_ARCHS, *([str(ready.gpu.sm)] if ready.gpu else [])}, key=int)
-    failed = build.build(ready, "gpu", [s.id for s in known], archs=archs)
+    around = experiments.everything()
+    failed = build.build(ready, "gpu", [s.id for s in [*known, *around]], archs=archs)
     for step in known:
         targets = ", ".join(f"sm_{t}" for t in step.targets(archs))
         if step.id in failed:
@@ -116,14 +118,12 @@ def test_build(tally, ready, known):
         else:
             tally.ok(f"{step.id} for {targets}, nothing spilled, nothing serialised")
     _machine_code(tally, ready, [s for s in known if s.id not in failed], archs)
-    _experiments(tally, ready, archs)
+    _experiments(tally, around, failed, archs)
 
 
-def _experiments(tally, ready, archs):
-    """Those are compiled, and say what their workloads are, which needs no GPU."""
-    found = experiments.everything()
-    failed = build.build(ready, "gpu", [e.id for e in found], archs=archs)
-    for e in found:
+def _experiments(tally, around, failed, archs):
+    """They say what their workloads are, which needs no GPU."""
+    for e in around:
         reason = failed.get(e.id)
         if reason and e.needs and experiments.why_not_built(e, reason) != reason:
             tally.skip(f"{e.id} with nvcc", experiments.why_not_built(e, reason))
@@ -175,6 +175,11 @@ def test_cpp(tally, ready, known):
     _catch(tally, ready, "emulated", [n for n in names if list(_sources(n))])
 
 
+def _grown(step):
+    """For side_by_side: steps grow from one to the next."""
+    return step.id
+
+
 def _sources(name):
     return (paths.ROOT / "tests").glob(name.split("_")[0] + "_*.c*")
 
@@ -189,15 +194,14 @@ def _catch(tally, ready, device, names):
             continue
         listed = child.run([build.program(device, name), "--list-tests"], limit=60).out
         counts[name] = int((re.findall(r"^(\d+) test cases?$", listed, re.M) or [0])[-1])
-        jobs += [(name, file.stem) for file in _sources(name)]
-    # Those that run a step whole take longest.
-    jobs.sort(key=lambda job: (not _runs_a_step(job[1]), job))
+        jobs += [(name, file.stem) for file in sorted(_sources(name))]
 
     def work(job):
         return child.run([build.program(device, job[0]), "--filenames-as-tags", f"[#{job[1]}]"],
                          limit=600, cwd=paths.ROOT)
 
-    ran = child.side_by_side(jobs, work) if device != "gpu" else ((j, work(j)) for j in jobs)
+    ran = (child.side_by_side(jobs, work, cost=lambda job: _runs_a_step(job[1]))
+           if device != "gpu" else ((job, work(job)) for job in jobs))
     for (name, stem), done in ran:
         summary = done.out.strip().splitlines()[-1] if done.out.strip() else ""
         if done.ok and (found := re.search(r"in (\d+) test case", summary)):
@@ -214,6 +218,7 @@ def _catch(tally, ready, device, names):
 
 
 def _runs_a_step(stem):
+    """Such a file takes longest."""
     return any("\n// step: " in "\n" + file.read_text()
                for file in (paths.ROOT / "tests").glob(f"{stem}.c*"))
 
@@ -238,7 +243,7 @@ def test_emulated(tally, ready, known):
         else:
             jobs += [(step, seed) for seed in (1, 2, 3)]
     for (step, seed), outcome in child.side_by_side(jobs, lambda job: measure.check(
-            job[0], "emulated", seed=job[1], limit=300), last_first=True):
+            job[0], "emulated", seed=job[1], limit=300), cost=lambda job: _grown(job[0])):
         name = f"{step.id} emulated, seed {seed}"
         if outcome.ok:
             shapes = measure.shapes(outcome)
@@ -278,7 +283,7 @@ def _mutations(tally, chosen):
     """Every barrier, wait, arrival and fence of every step left out in turn: is it missed?"""
     caught, total = 0, 0
     for step, done in child.side_by_side(chosen, lambda step: child.run(
-            [build.program("emulated", step.id), "mutate"], limit=600), last_first=True):
+            [build.program("emulated", step.id), "mutate"], limit=600), cost=_grown):
         lines = done.out.rstrip().splitlines() or [""]
         if numbers := re.match(r"(\d+) mutations: (\d+) caught", lines[-1]):
             total, caught = total + int(numbers[1]), caught + int(numbers[2])
@@ -298,7 +303,7 @@ def test_exports(tally, ready, known):
         return
     with tempfile.TemporaryDirectory(prefix="ladder-export-") as folder:
         for step, (reason, details) in child.side_by_side(
-                known, lambda step: _export(ready, step, Path(folder)), last_first=True):
+                known, lambda step: _export(ready, step, Path(folder)), cost=_grown):
             name = f"{step.id} exported and compiled"
             if reason:
                 tally.fail(name, reason, details)
@@ -348,7 +353,7 @@ def test_gpu(tally, ready, known):
         _examples(tally, ready, "gpu")
         with tempfile.TemporaryDirectory(prefix="ladder-export-") as folder:
             for step, (reason, details) in child.side_by_side(
-                    fit, lambda step: _export(ready, step, Path(folder)), last_first=True):
+                    fit, lambda step: _export(ready, step, Path(folder)), cost=_grown):
                 if not reason:
                     done = child.run([Path(folder) / step.id], limit=300)
                     reason = "" if done.ok else child.why(done, 300)

@@ -94,15 +94,17 @@ def find(name, variable, folder, pattern):
     return next((path for path in candidates if path and os.access(path, os.X_OK)), None)
 
 
-def side_by_side(jobs, work, last_first=False):
-    """(job, work(job)) for each, in order, as many at once as there are cores. `last_first` starts
-    the last one first: steps grow, and a long one at the end would leave the other cores idle."""
+def side_by_side(jobs, work, cost=None):
+    """(job, work(job)) for each, in order, as many at once as there are cores. What costs most, by
+    cost(job), is begun first: a long one at the end would leave the other cores idle."""
     jobs = list(jobs)
+    begin = sorted(range(len(jobs)), key=lambda i: cost(jobs[i]), reverse=True) if cost else \
+        range(len(jobs))
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         try:
-            started = [pool.submit(work, job) for job in (jobs[::-1] if last_first else jobs)]
-            for job, done in zip(jobs, started[::-1] if last_first else started):
-                yield job, done.result()
+            begun = {i: pool.submit(work, jobs[i]) for i in begin}
+            for i, job in enumerate(jobs):
+                yield job, begun[i].result()
         except BaseException:  # Ctrl-C, or the reader of a pipe has gone
             pool.shutdown(wait=False, cancel_futures=True)
             end_all()

@@ -1,5 +1,6 @@
 """Machine code against source: does every instruction that a step asks for by a call of ptx:: stand
 in its SASS, and does none of the large ones stand there that it did not ask for?"""
+import collections
 import re
 from pathlib import Path
 
@@ -93,7 +94,8 @@ def asked_for(text, bodies, sm):
 def complaints(dump, patterns, only_ptx=True):
     """What is wrong with this dump of cuobjdump -sass, a line each. A kernel on CUDA's own
     headers may hold more than its calls of ptx:: ask for."""
-    code = re.findall(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", dump, re.M)
+    code = collections.Counter(
+        re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", dump))
     if not code:
         return ["no machine code in it"]
     wrong = [f"{call} left no {_plain(sass)}" for sass, call in sorted(patterns.items())
@@ -101,7 +103,8 @@ def complaints(dump, patterns, only_ptx=True):
     for name in LARGE if only_ptx else ():
         if not any(p.startswith(name) for p in patterns):
             if found := [word for word in code if re.match(rf"{name}\b", word)]:
-                wrong.append(f"{found[0]}, {len(found)} times, without a call that asks for it")
+                times = sum(code[word] for word in found)
+                wrong.append(f"{found[0]}, {times} times, without a call that asks for it")
     return wrong
 
 
