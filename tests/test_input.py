@@ -132,7 +132,8 @@ class Interrupt(Sandbox):
         self.env["FAKE_HANGS"] = str(self.root / mark)
         self.behave("02_coalesced", how)
         process = subprocess.Popen(self.command(*arguments), cwd=self.root, env=self.env,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                   preexec_fn=heed_ctrl_c)
         self.wait_for((self.root / mark).exists)
         process.send_signal(number)
         out, err = process.communicate(timeout=30)
@@ -163,6 +164,11 @@ class Interrupt(Sandbox):
     def test_killed_outright(self):
         code, _, _ = self.interrupted(signal.SIGKILL, "bench", "02", how="hang")
         self.assertEqual(code, -9)
+
+
+def heed_ctrl_c():
+    """Where the tests run in the background (`nohup ./ladder test &`), it is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def running(mark):
