@@ -39,7 +39,7 @@ def main(args):
             started, before = time.monotonic(), _cpu()
             term.say(f"\n{part}", term.BOLD)
             globals()[f"test_{part}"](tally, ready, known)
-            term.say(f"  {part}: {time.monotonic() - started:.0f} s, {_cpu() - before:.0f} s of CPU",
+            term.say(f"  {part}: {time.monotonic() - started:.0f} s, CPU {_cpu() - before:.0f} s",
                      term.DIM)
     return tally.end()
 
@@ -158,7 +158,7 @@ def _machine_code(tally, ready, chosen, archs):
         return sass.check(tool, objects, step, target, bodies)
 
     wrong = {}
-    for (step, target), found in child.side_by_side(jobs, work):
+    for (step, target), found in child.side_by_side(jobs, work, cost=lambda job: _grown(job[0])):
         wrong.setdefault(step.id, []).extend(f"sm_{target}: {words}" for words in found)
     for step_id, found in wrong.items():
         if found:
