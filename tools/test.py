@@ -87,7 +87,7 @@ def test_tools(tally, ready, known):
                          cwd=paths.ROOT / "tests", env=environment)
 
     for file, done in child.side_by_side(files, work, cost=lambda file: (
-            "OnTheEmulatedDevice" in file.read_text(), file.stat().st_size)):
+            "OnTheEmulatedDevice" in file.read_text(), file.stat().st_size), more=1):
         count = int((re.findall(r"^Ran (\d+) test", done.err, re.M) or ["0"])[-1])
         for name, reason in re.findall(r"^(\w+) .*\.\.\. skipped '(.*)'$", done.err, re.M):
             tally.skip(f"{file.stem}.{name}", reason)

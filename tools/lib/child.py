@@ -94,13 +94,14 @@ def find(name, variable, folder, pattern):
     return next((path for path in candidates if path and os.access(path, os.X_OK)), None)
 
 
-def side_by_side(jobs, work, cost=None):
-    """(job, work(job)) for each, in order, as many at once as there are cores. What costs most, by
-    cost(job), is begun first: a long one at the end would leave the other cores idle."""
+def side_by_side(jobs, work, cost=None, more=0):
+    """(job, work(job)) for each, in order, as many at once as there are cores, and `more` where
+    jobs wait a lot. What costs most, by cost(job), is begun first: a long one at the end would
+    leave the other cores idle."""
     jobs = list(jobs)
     begin = sorted(range(len(jobs)), key=lambda i: cost(jobs[i]), reverse=True) if cost else \
         range(len(jobs))
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+    with concurrent.futures.ThreadPoolExecutor((os.cpu_count() or 1) + more) as pool:
         try:
             begun = {i: pool.submit(work, jobs[i]) for i in begin}
             for i, job in enumerate(jobs):
