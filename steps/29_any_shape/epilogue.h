@@ -49,11 +49,19 @@ __device__ int thread_now() {
   return __shfl_sync(~0u, threadIdx.x, threadIdx.x % 32) % 128;
 }
 
+// Where row `r` of the tile whose first is `row` lies.
+template <class Tile>
+__device__ int row_of(const GemmArgs& args, int row, int r) {
+  if (Tile::EXTRA == 0 || r < Tile::MAIN_M) return row + r;
+  return args.tiles_m * Tile::MAIN_M + row / (Tile::MAIN_M / 8) + r - Tile::MAIN_M;
+}
+
 // How a consumer's part of C is cut: PART_M rows of SLABS boxes at a time, 128 bytes of a row each.
 template <class Tile, bool F32>
 struct Parts {
   static constexpr int BOX_N = F32 ? 32 : 64, PART_N = Tile::SLABS * BOX_N;
-  static constexpr int ACROSS = Tile::WG_N / PART_N, COUNT = Tile::WG_M / Tile::PART_M * ACROSS;
+  static constexpr int ACROSS = Tile::WG_N / PART_N;
+  static constexpr int COUNT = (Tile::WG_M - Tile::EXTRA) / Tile::PART_M * ACROSS;
   __device__ static int row(int part) { return part / ACROSS * Tile::PART_M; }
   __device__ static int col(int part) { return part % ACROSS * PART_N; }
 };
@@ -178,9 +186,9 @@ __device__ void load_old_c(const GemmArgs& args, Storage& smem, int row, int col
   }
 }
 
-// The same element by element, with beta: 64x32 at a time or, transposed, 8x128, in FP32. A warp
-// stores 32 columns of a row.
-template <class Tile, int SIZE>
+// The same element by element, with beta: 64x32 at a time or, transposed, 8x128, in FP32, from the
+// FIRST such chunk on. A warp stores 32 columns of a row.
+template <class Tile, int FIRST, int SIZE>
 __device__ void store_elements(const float (&acc)[Tile::SLABS][Tile::REGS], const GemmArgs& args,
                                uint4 (&staging)[2][SIZE], int wg_id, int row, int col, int batch) {
   constexpr int ROWS = Tile::TRANSPOSED ? 8 : BOX;
@@ -189,8 +197,8 @@ __device__ void store_elements(const float (&acc)[Tile::SLABS][Tile::REGS], cons
   const int tid = threadIdx.x % 128, lane_id = tid % 32, warp_id = tid / 32;
   float* chunk = reinterpret_cast<float*>(&staging[0][0]);
 #pragma unroll
-  for (int i = 0; i < Tile::WG_M / ROWS * (Tile::WG_N / COLS); ++i) {
-    if (i > 0) ptx::bar_sync(1 + wg_id, 128);  // the chunk before has been read
+  for (int i = FIRST; i < Tile::WG_M / ROWS * (Tile::WG_N / COLS); ++i) {
+    if (i > FIRST) ptx::bar_sync(1 + wg_id, 128);  // the chunk before has been read
 #pragma unroll
     for (int j = 0; j < (Tile::TRANSPOSED ? Tile::SLABS : CHUNK_N / 8); ++j) {
       if constexpr (Tile::TRANSPOSED) {  // slab j: rows 2 * (lane % 4), +1; columns lane / 4, +8
@@ -205,7 +213,7 @@ __device__ void store_elements(const float (&acc)[Tile::SLABS][Tile::REGS], cons
       }
     }
     ptx::bar_sync(1 + wg_id, 128);
-    const int r0 = row + (Tile::TRANSPOSED ? i * ROWS : 0);
+    const int r0 = Tile::TRANSPOSED ? row_of<Tile>(args, row, i * ROWS) : row;
     const int c0 = col + (Tile::TRANSPOSED ? 0 : i * COLS);
 #pragma unroll 1
     for (int c = lane_id; c < min(COLS, args.N - c0); c += 32) {
@@ -241,8 +249,12 @@ __device__ void store(const float (&acc)[Tile::SLABS][Tile::REGS], const GemmArg
   const std::false_type no;
   const bool f32 = args.type_c == Type::f32;
   if (!args.boxes)
-    store_elements<Tile>(acc, args, staging, wg_id, row, col, batch);
-  else if (args.reads_boxes)
+    return store_elements<Tile, 0>(acc, args, staging, wg_id, row, col, batch);
+  if constexpr (Tile::EXTRA > 0) {
+    store_elements<Tile, Tile::MAIN_M / 8>(acc, args, staging, wg_id, row, col, batch);
+    ptx::bar_sync(1 + wg_id, 128);  // the chunk has been read
+  }
+  if (args.reads_boxes)
     f32 ? boxes(yes, yes) : boxes(no, yes);
   else
     f32 ? boxes(yes, no) : boxes(no, no);
@@ -324,7 +336,7 @@ __device__ void store_item(const GemmArgs& args, const float4& sum, int i, int r
                            int64_t matrix) {
   constexpr int RIGHT = Tile::TRANSPOSED ? 8 : 1, BELOW = Tile::TRANSPOSED ? 1 : 8;
   const int2 place = Sums<Tile>::place_of(i);
-  const int r = row + place.x, c = col + place.y;
+  const int r = row_of<Tile>(args, row, place.x), c = col + place.y;
   const int64_t at = matrix + r * args.ldc + c;
   const float v[2][2] = {{sum.x, Tile::TRANSPOSED ? sum.z : sum.y},
                          {Tile::TRANSPOSED ? sum.y : sum.z, sum.w}};

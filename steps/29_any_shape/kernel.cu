@@ -20,7 +20,8 @@ constexpr int MAX_POLLS = 32;  // then it goes on: nothing but speed depends on 
 
 template <class Tile>
 struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle needs
-  half a[Tile::NUM_STAGES][Tile::BLOCK_M * BLOCK_K];  // K-major [BLOCK_M][64], else [box][64][64]
+  // K-major [BLOCK_M][64], else [box][64][64]; of a box of EXTRA rows 16 bytes in 128 are used.
+  half a[Tile::NUM_STAGES][(Tile::MAIN_M + (Tile::EXTRA ? BOX : 0)) * BLOCK_K];
   half b[Tile::NUM_STAGES][Tile::BLOCK_N * BLOCK_K];  // K-major [BLOCK_N][64], else [box][64][64]
   // [consumer][buffer][box][row][128 bytes]
   uint4 c[Tile::NUM_CONSUMERS][2][Tile::SLABS * Tile::PART_M * 8];
@@ -119,7 +120,7 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
     gemm_kernel(const __grid_constant__ GemmArgs args) {
   using Storage = SharedStorage<Tile>;
   constexpr int NUM_STAGES = Tile::NUM_STAGES;
-  constexpr int STAGE_BYTES = sizeof(Storage::a[0]) + sizeof(Storage::b[0]);
+  constexpr int STAGE_BYTES = (Tile::BLOCK_M + Tile::BLOCK_N) * BLOCK_K * sizeof(half);
   auto& smem = *static_cast<Storage*>(ptx::dynamic_smem());
   const int tid = threadIdx.x, cluster_m = args.cluster_m;
   const int wg_id = __shfl_sync(~0u, tid / 128, 0);  // known to be uniform: descriptors stay scalar
@@ -163,7 +164,7 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
       };
       for (int index = first_work; index < args.works; index += args.num_clusters) {
         const Work work = work_at(index, cta_k, args);
-        const Origin at = origin_of(work.tile, cta_m, Tile::BLOCK_M, Tile::BLOCK_N, args);
+        const Origin at = origin_of(work.tile, cta_m, Tile::MAIN_M, Tile::BLOCK_N, args);
         const int batch_a = args.batched_a ? at.batch : 0, batch_b = args.batched_b ? at.batch : 0;
         const int k_step = index / args.num_clusters % 2 ? -BLOCK_K : BLOCK_K;  // any order will do
         int k = (work.k_begin + (k_step < 0 ? work.k_tiles - 1 : 0)) * BLOCK_K;
@@ -182,9 +183,12 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
             ptx::tma_load_3d(smem.a[into], &args.tmap_a, k, at.m, batch_a, full_bar);
           else
 #pragma unroll 1  // few registers
-            for (int box = 0; box < Tile::BLOCK_M / BOX; ++box)
+            for (int box = 0; box < Tile::MAIN_M / BOX; ++box)
               ptx::tma_load_3d(&smem.a[into][box * BOX * BLOCK_K], &args.tmap_a,
                                at.m + box * BOX, k, batch_a, full_bar);
+          if constexpr (Tile::EXTRA > 0)
+            ptx::tma_load_3d(&smem.a[into][Tile::MAIN_M * BLOCK_K], &args.tmap_a_extra,
+                             row_of<Tile>(args, at.m, Tile::MAIN_M), k, batch_a, full_bar);
           // The CTAs of a cluster load B together: each its rows of n, or every other box.
           const int rows_b = cta_m * (Tile::BLOCK_N / 2);
           if constexpr (MAJOR_B == ptx::Major::k)
@@ -253,7 +257,7 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
         multiply_tile(std::integral_constant<Type, Type::bf16>(), k_tiles);
       // Again: kept over the main loop it would be spilled. The shuffle hides that it is the same.
       const Work work = work_at(__shfl_sync(~0u, index, 0), cta_k, args);
-      const Origin at = origin_of(work.tile, cta_m, Tile::BLOCK_M, Tile::BLOCK_N, args);
+      const Origin at = origin_of(work.tile, cta_m, Tile::MAIN_M, Tile::BLOCK_N, args);
       const int row = at.m + (Tile::TRANSPOSED ? 0 : wg_id * Tile::WG_M);
       const int col = at.n + (Tile::TRANSPOSED ? wg_id * Tile::WG_N : 0);
       // The first part of C needs its buffer: the tile before has left it.

@@ -24,8 +24,8 @@ struct Operand {
     tma_stride = pad ? rows * tma_ld : one_matrix;
   }
   size_t bytes() const { return pad ? size_t(batch * rows * tma_ld * 2) : 0; }
-  CUtensorMap map(const void* base, int box_rows, Type type) const {
-    return gpu::tensor_map(base, {cols, rows, batch}, {tma_ld, tma_stride}, {BOX, box_rows, 1},
+  CUtensorMap map(const void* base, int box_rows, Type type, int box_cols = BOX) const {
+    return gpu::tensor_map(base, {cols, rows, batch}, {tma_ld, tma_stride}, {box_cols, box_rows, 1},
                            gpu::Swizzle::b128, type);
   }
 };
@@ -43,7 +43,6 @@ Config config_of(const GemmParams& p) {
   const char* forced = std::getenv("LADDER_GEMM_CONFIG");
   if (!(forced && read_config(forced, config)) && !read_config(tuned_config(p), config))
     return model_choice(p, gpu::num_sms());
-  if (!fits(TILES[config.tile], p.layout_a)) config.tile = 0;
   return config;
 }
 
@@ -58,14 +57,13 @@ KernelFacts facts_of() {
   return {gemm_kernel<Tile, A, B>, Tile::NUM_THREADS, Tile::PART_M,
           sizeof(SharedStorage<Tile>)};
 }
-template <class Tile>
+template <class Tile, class TileForMn = Tile>
 KernelFacts kernel_of(const GemmParams& p) {
   using ptx::Major;
   const bool k_major_b = p.layout_b == Layout::col_major;
-  if constexpr (Tile::BLOCK_M % BOX == 0)
-    if (p.layout_a == Layout::col_major)
-      return k_major_b ? facts_of<Tile, Major::mn, Major::k>()
-                       : facts_of<Tile, Major::mn, Major::mn>();
+  if (p.layout_a == Layout::col_major)
+    return k_major_b ? facts_of<TileForMn, Major::mn, Major::k>()
+                     : facts_of<TileForMn, Major::mn, Major::mn>();
   return k_major_b ? facts_of<Tile, Major::k, Major::k>()
                    : facts_of<Tile, Major::k, Major::mn>();
 }
@@ -73,9 +71,8 @@ KernelFacts kernel_of(const GemmParams& p, const Config& config) {
   switch (config.tile) {
     case 0: return kernel_of<Tile128x256>(p);
     case 1: return kernel_of<Tile128x128>(p);
-    case 2: return kernel_of<Tile200x256>(p);
+    case 2: return kernel_of<Tile200x256, Tile192p8x256>(p);
     case 3: return kernel_of<Tile64x256>(p);
-    case 4: return kernel_of<Tile192x256>(p);
     default: return kernel_of<Tile64x128>(p);
   }
 }
@@ -119,8 +116,9 @@ struct Plan {
     const int cluster_m = config.cluster_m;
     const bool k_major_a = p.layout_a == Layout::row_major;
     const bool k_major_b = p.layout_b == Layout::col_major;
-    args.tmap_a = a.map(a.pad ? workspace + a.offset : a.data, k_major_a ? tile.block_m : BLOCK_K,
-                        p.type_ab);
+    const void* a_data = a.pad ? workspace + a.offset : a.data;
+    args.tmap_a = a.map(a_data, k_major_a ? tile.block_m : BLOCK_K, p.type_ab);
+    if (!k_major_a) args.tmap_a_extra = a.map(a_data, BLOCK_K, p.type_ab, 8);
     args.tmap_b = b.map(b.pad ? workspace + b.offset : b.data,
                         k_major_b ? tile.block_n / cluster_m : BLOCK_K, p.type_ab);
     args.boxes = stores_boxes(p);

@@ -20,9 +20,12 @@ constexpr int MAX_CLUSTER_K = 8;
 
 // A CTA's tile. Consumers one below the other, 64 rows each; or, TRANSPOSED, two side by side, 128
 // columns each, of which wgmma computes the transpose: BLOCK_M is then its n, a multiple of 8.
-template <int BLOCK_M_, int BLOCK_N_, bool TRANSPOSED_, int NUM_STAGES_>
+// MAIN_M of its rows lie side by side; where there are more, these EXTRA ones come from the end of
+// the matrix: first all tiles' main rows, then all tiles' extra rows.
+template <int BLOCK_M_, int BLOCK_N_, bool TRANSPOSED_, int NUM_STAGES_, int MAIN_M_ = BLOCK_M_>
 struct Tile {
   static constexpr int BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_, NUM_STAGES = NUM_STAGES_;
+  static constexpr int MAIN_M = MAIN_M_, EXTRA = BLOCK_M - MAIN_M;
   static constexpr bool TRANSPOSED = TRANSPOSED_;
   static constexpr int NUM_CONSUMERS = TRANSPOSED ? 2 : BLOCK_M / 64;
   static constexpr int SLABS = TRANSPOSED ? 2 : 1;  // times 64, of a consumer
@@ -30,7 +33,7 @@ struct Tile {
   static constexpr int REGS = TRANSPOSED ? BLOCK_M / 2 : BLOCK_N / 2;  // of a slab
   // Rows that are staged at once.
   static constexpr int PART_M =
-      TRANSPOSED == 0 ? 64 : BLOCK_M % 40 == 0 ? 40 : BLOCK_M % 48 == 0 ? 48 : 16;
+      !TRANSPOSED ? 64 : EXTRA ? 32 : BLOCK_M % 40 == 0 ? 40 : 16;
   // Whether the ring, once it is empty, holds the sums of a tile: then a cluster can share it.
   static constexpr bool SHARED =
       BLOCK_M * BLOCK_N * 4 <= NUM_STAGES * (BLOCK_M + BLOCK_N) * BLOCK_K * 2;
@@ -41,8 +44,8 @@ struct Tile {
 };
 using Tile128x256 = Tile<128, 256, false, 4>;  // as step 23
 using Tile128x128 = Tile<128, 128, false, 6>;  // few tiles, long K
-using Tile200x256 = Tile<200, 256, true, 3>;   // as 28_wide_tile.transposed; for K-major A alone
-using Tile192x256 = Tile<192, 256, true, 3>;   // instead, where boxes of A are 64 rows high
+using Tile200x256 = Tile<200, 256, true, 3>;   // as 28_wide_tile.transposed
+using Tile192p8x256 = Tile<200, 256, true, 3, 192>;  // the same where boxes of A are 64 rows high
 using Tile64x256 = Tile<64, 256, true, 5>;     // few rows: next to nothing of A in shared memory
 using Tile64x128 = Tile<64, 128, false, 8>;    // small problems: one consumer
 
@@ -59,14 +62,13 @@ constexpr TileFacts TILES[] = {{"128x256", 128, 256, false, true, 0.672, 0.005, 
                                {"128x128", 128, 128, false, true, 0.34, 0.1, 1.15, 10.0},
                                {"200x256", 200, 256, true, false, 1.02, 0.0, 2.6, 40.0},
                                {"64x256", 64, 256, true, true, 0.44, 0.4, 0.6, 6.0},
-                               {"192x256", 192, 256, true, false, 0.98, 0.0, 2.6, 40.0},
                                {"64x128", 64, 128, false, true, 0.23, 0.09, 0.7, 6.0}};
-constexpr int NUM_TILES = 6;
+constexpr int NUM_TILES = 5;
 static_assert(Tile128x256::SHARED && Tile128x128::SHARED && Tile64x256::SHARED &&
               Tile64x128::SHARED, "as TILES says");
 
 struct GemmArgs {
-  CUtensorMap tmap_a, tmap_b, tmap_c;
+  CUtensorMap tmap_a, tmap_a_extra, tmap_b, tmap_c;
   void* C;
   int64_t ldc, stride_c;
   int M, N, num_k_tiles;
@@ -88,12 +90,6 @@ struct GemmArgs {
   float4* partials;
   int* counters;
 };
-
-// Whether a tile is for this layout of A: an MN-major one comes in boxes of 64 rows. Where rows
-// come one by one, 200x256 is the better one: fewer bytes for a FLOP.
-bool fits(const TileFacts& tile, Layout layout_a) {
-  return layout_a == Layout::row_major ? tile.block_m != 192 : tile.block_m % 64 == 0;
-}
 
 // TILE/cMxK/sS/gG/pP: CTAs of a cluster along M (they share B) and along K (they share a tile),
 // pieces that the tiles of the last wave are cut into along K, clusters of a column of tiles, pace.
@@ -207,7 +203,6 @@ std::vector<Config> candidates_of(const GemmParams& p, int sms) {
       if (block_m == 64 && !facts.transposed && streams && stores_boxes(p)) continue;
       if (cluster_m == 2 && (p.M <= block_m || facts.transposed)) continue;
       if (facts.transposed && !stores_boxes(p)) continue;
-      if (!fits(facts, p.layout_a)) continue;
       const int group_rows = facts.transposed ? 2400 : 2048;
       Config c{tile, cluster_m, 1, 1, ceil_div(group_rows, block_m * cluster_m), 0};
       const Cut whole = cut_of(p, c, sms);
