@@ -39,7 +39,6 @@ TEST_CASE("gemm: every configuration that can be forced") {
   for (const char* config :
        {"128x256/c1x1/s1/g8/p0", "128x256/c2x1/s1/g2/p1", "128x256/c2x1/s3/g1/p0",
         "200x256/c1x1/s1/g2/p0", "200x256/c1x1/s3/g12/p0", "200x256/c1x1/s1/g12/p1",
-        "192x256/c1x1/s1/g2/p1", "192x256/c1x1/s2/g2/p0",
         "64x256/c1x1/s1/g2/p1", "64x256/c1x3/s1/g2/p0", "64x256/c1x1/s4/g2/p0",
         "128x128/c1x1/s16/g8/p0", "128x128/c2x1/s1/g2/p1",
         "128x128/c2x1/s5/g8/p0", "128x128/c1x4/s1/g8/p0", "128x256/c1x3/s1/g8/p0",
@@ -52,9 +51,7 @@ TEST_CASE("gemm: every configuration that can be forced") {
         for (Type type : {Type::f16, Type::bf16}) {
           GemmCase problem(++turn % 9 % 2 ? gemm_params(264, 392, 328, a, b, type)
                                           : gemm_params(131, 67, 517, a, b, type, 1));
-          const std::string tile(config, 7);  // those two are for one layout of A each
-          const bool other = a == COL ? tile == "200x256" : tile == "192x256";
-          CHECK((gemm_config(problem.p) == config) != other);
+          CHECK(gemm_config(problem.p) == config);
           check(problem, 1);
         }
     GemmParams many = gemm_params(100, 200, 136);
