@@ -33,7 +33,7 @@ struct Tile {
   static constexpr int REGS = TRANSPOSED ? BLOCK_M / 2 : BLOCK_N / 2;  // of a slab
   // Rows that are staged at once.
   static constexpr int PART_M =
-      !TRANSPOSED ? 64 : EXTRA ? 32 : BLOCK_M % 40 == 0 ? 40 : 16;
+      TRANSPOSED == 0 ? 64 : EXTRA > 0 ? 32 : BLOCK_M % 40 == 0 ? 40 : 16;
   // Whether the ring, once it is empty, holds the sums of a tile: then a cluster can share it.
   static constexpr bool SHARED =
       BLOCK_M * BLOCK_N * 4 <= NUM_STAGES * (BLOCK_M + BLOCK_N) * BLOCK_K * 2;

@@ -60,14 +60,17 @@ def read(step, values=None):
 def first_instance(text):
     """A kernel for several tiles, `template <int BLOCK_M_, ...> struct Tile`: as for the first of
     them, `using X = Tile<128, ...>`."""
-    found = re.search(r"template <((?:(?:int|bool) \w+_(?:, )?)+)>\s*struct (\w+) \{", text)
-    use = found and re.search(rf"using \w+ = {found[2]}<([^>]+)>;", text)
+    parameter = r"(?:int|bool) (\w+_)(?: = (\w+))?"
+    found = re.search(rf"template <((?:{parameter}(?:, )?)+)>\s*struct (\w+) \{{", text)
+    use = found and re.search(rf"using \w+ = {found[4]}<([^>]+)>;", text)
     if not use:
         return text
-    names = re.findall(r"\w+_\b", found[1])
-    values = [{"true": "1", "false": "0"}.get(v.strip(), v) for v in use[1].split(",")]
+    names, defaults = zip(*re.findall(parameter, found[1]))
+    given = use[1].split(",")
+    values = [{"true": "1", "false": "0"}.get(v.strip(), v)
+              for v in given + list(defaults[len(given):])]
     constants = [f"constexpr int {name} = {value};\n" for name, value in zip(names, values)]
-    return "".join(constants) + text.replace(found[2] + "::", "")
+    return "".join(constants) + text.replace(found[4] + "::", "")
 
 
 def parse(text, values=None, name="the kernel"):
