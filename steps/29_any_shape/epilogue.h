@@ -285,15 +285,20 @@ struct Sums {
   }
 };
 
-// A consumer's sums to shared or global memory.
+// A consumer's sums to shared or global memory; items `begin` to `end`, its own share, to `kept`.
 template <class Tile>
-__device__ void store_sums(float (&acc)[Tile::SLABS][Tile::REGS], float4* sums, int groups) {
+__device__ void store_sums(float (&acc)[Tile::SLABS][Tile::REGS], float4* sums, int groups,
+                           float4* kept = nullptr, int begin = 0, int end = 0) {
   const int tid = thread_now();
 #pragma unroll
   for (int g = 0; g < Sums<Tile>::GROUPS; ++g) {
     const float* from = &acc[g % Tile::SLABS][g / Tile::SLABS * 4];
-    if (g < groups)
-      sums[g * 128 + tid] = make_float4(from[0], from[1], from[2], from[3]);
+    const float4 item = make_float4(from[0], from[1], from[2], from[3]);
+    const int i = g * 128 + tid;
+    if (i >= begin && i < end)
+      kept[i - begin] = item;
+    else if (g < groups)
+      sums[i] = item;
   }
 #pragma unroll
   for (int i = 0; i < Tile::SLABS * Tile::REGS; ++i)  // frees the registers for what follows
@@ -304,15 +309,16 @@ __device__ void add_to(float4& sum, const float4& more) {
   sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;
 }
 
-// Adds PIECES pieces from the first on to items at `offset`, offset + 128 .., all loads in flight.
+// Adds PIECES pieces from the first on to items at[0], at[1] .., all loads in flight.
 template <int PIECES, int ITEMS, class SumsOf>
-__device__ void add_pieces(float4 (&sum)[ITEMS], SumsOf sums_of, int first, int offset) {
+__device__ void add_pieces(float4 (&sum)[ITEMS], SumsOf sums_of, int first,
+                           const int (&at)[ITEMS]) {
   float4 loaded[PIECES][ITEMS];
 #pragma unroll
   for (int p = 0; p < PIECES; ++p) {
-    const float4* from = sums_of(first + p) + offset;
+    const float4* from = sums_of(first + p);
 #pragma unroll
-    for (int j = 0; j < ITEMS; ++j) loaded[p][j] = from[j * 128];
+    for (int j = 0; j < ITEMS; ++j) loaded[p][j] = from[at[j]];
   }
 #pragma unroll
   for (int p = 0; p < PIECES; ++p)
@@ -320,14 +326,15 @@ __device__ void add_pieces(float4 (&sum)[ITEMS], SumsOf sums_of, int first, int 
     for (int j = 0; j < ITEMS; ++j) add_to(sum[j], loaded[p][j]);
 }
 template <int ITEMS, class SumsOf>
-__device__ void add_all(float4 (&sum)[ITEMS], SumsOf sums_of, int first, int last, int offset) {
+__device__ void add_all(float4 (&sum)[ITEMS], SumsOf sums_of, int first, int last,
+                        const int (&at)[ITEMS]) {
 #pragma unroll 1
   for (; last - first >= 16 / ITEMS; first += 16 / ITEMS)
-    add_pieces<16 / ITEMS>(sum, sums_of, first, offset);
-  if (last - first >= 8 && ITEMS < 2) add_pieces<8>(sum, sums_of, first, offset), first += 8;
-  if (last - first >= 4 && ITEMS < 4) add_pieces<4>(sum, sums_of, first, offset), first += 4;
-  if (last - first >= 2) add_pieces<2>(sum, sums_of, first, offset), first += 2;
-  if (last - first >= 1) add_pieces<1>(sum, sums_of, first, offset);
+    add_pieces<16 / ITEMS>(sum, sums_of, first, at);
+  if (ITEMS < 2 && last - first >= 8) add_pieces<8>(sum, sums_of, first, at), first += 8;
+  if (ITEMS < 4 && last - first >= 4) add_pieces<4>(sum, sums_of, first, at), first += 4;
+  if (ITEMS < 8 && last - first >= 2) add_pieces<2>(sum, sums_of, first, at), first += 2;
+  if (last - first >= 1) add_pieces<1>(sum, sums_of, first, at);
 }
 
 // One item to C.
@@ -367,9 +374,56 @@ __device__ void store_item(const GemmArgs& args, const float4& sum, int i, int r
   }
 }
 
+// Four lanes have two columns each of four groups of 8; now each has all 8 of one group.
+__device__ void turn_round(uint32_t (&pair)[4], int lane_id) {
+  const auto trade = [lane_id](uint32_t& a, uint32_t& b, int lane) {
+    const bool first = lane_id & lane;
+    const uint32_t got = __shfl_xor_sync(~0u, first ? a : b, lane);
+    (first ? a : b) = got;
+  };
+  trade(pair[0], pair[2], 2), trade(pair[1], pair[3], 2);
+  trade(pair[0], pair[1], 1), trade(pair[2], pair[3], 1);
+}
+
+// Items i, i + 128 .. below `end` to C, by whole warps: in 16 bytes where rows allow it.
+template <class Tile, int ITEMS>
+__device__ void store_items(const GemmArgs& args, const float4 (&sum)[ITEMS], int i, int end,
+                            int row, int col, int64_t matrix) {
+  if (Tile::TRANSPOSED || ITEMS < 4 || !args.plain || !args.boxes) {
+#pragma unroll
+    for (int j = 0; j < ITEMS; ++j)
+      if (i + j * 128 < end) store_item<Tile>(args, sum[j], i + j * 128, row, col, matrix);
+    return;
+  }
+#pragma unroll
+  for (int j = 0; j + 3 < ITEMS; j += 4)
+#pragma unroll
+    for (int below = 0; below < 2; ++below) {
+      uint32_t pair[4];
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        const float4& v = sum[j + k];
+        pair[k] = rounded(args.type_c, args.alpha * (below ? v.z : v.x),
+                          args.alpha * (below ? v.w : v.y));
+      }
+      turn_round(pair, i);
+      const int item = i + (j + i % 4) * 128;  // shares begin at multiples of 8
+      const int2 place = Sums<Tile>::place_of(item / 4 * 4);
+      const int r = row + place.x + below * 8, c = col + place.y;
+      if (item < end && r < args.M && c < args.N)
+        *reinterpret_cast<uint4*>(static_cast<uint16_t*>(args.C) + matrix + r * args.ldc + c) =
+            make_uint4(pair[0], pair[1], pair[2], pair[3]);
+    }
+}
+
 // n / pieces of a tile, for n below 2^17: a division takes a hundred cycles.
 __device__ int divided(int n, const GemmArgs& args) {
   return int(uint64_t(n) * args.one_piece >> 32);
+}
+
+// The first item of a share: whole lines of 128 bytes.
+__device__ int begin_of(int share, int groups, const GemmArgs& args) {
+  return divided(groups * 16 * share, args) * 8;
 }
 
 // Adds up share `share` of `pieces` of a consumer's sums, all pieces in the order of K, and stores
@@ -378,26 +432,38 @@ __device__ int divided(int n, const GemmArgs& args) {
 template <class Tile, class SumsOf>
 __device__ void add_share(const GemmArgs& args, SumsOf sums_of, float4* scratch, int wg_id,
                           int pieces, int share, int groups, int row, int col, int batch) {
-  const int tid = thread_now(), lines = groups * 16;  // of 128 bytes
-  const int begin = divided(lines * share, args) * 8, end = divided(lines * (share + 1), args) * 8;
+  const int tid = thread_now();
+  const int begin = begin_of(share, groups, args), end = begin_of(share + 1, groups, args);
   const int64_t matrix = batch * args.stride_c;
-  int i = begin + tid;
+  // Several items of a thread at once, so that few pieces keep as many loads in flight. (GIVES: no
+  // registers left for that.)
+  const auto add = [&](auto items) {
+    constexpr int ITEMS = decltype(items)::value;
 #pragma unroll 1
-  for (; !Tile::GIVES && i + 384 < end; i += 512) {  // GIVES: no registers left
-    float4 sum[4] = {};
-    add_all(sum, sums_of, 0, pieces, i);
+    for (int i = begin + tid; i - tid < end; i += ITEMS * 128) {
+      float4 sum[ITEMS] = {};
+      int at[ITEMS];
 #pragma unroll
-    for (int j = 0; j < 4; ++j) store_item<Tile>(args, sum[j], i + j * 128, row, col, matrix);
+      for (int j = 0; j < ITEMS; ++j) at[j] = min(i + j * 128, end - 1);
+      add_all(sum, sums_of, 0, pieces, at);
+      store_items<Tile>(args, sum, i, end, row, col, matrix);
+    }
+  };
+  const int size = end - begin;
+  if constexpr (!Tile::GIVES) {
+    if (size > 512 && pieces == 2) return add(std::integral_constant<int, 8>());
+    if (size > 256) return add(std::integral_constant<int, 4>());
+    if (size > 128) return add(std::integral_constant<int, 2>());
   }
   int halvings = 0;
-  while (halvings < 4 && (end - begin) << halvings <= 64) ++halvings;
+  while (halvings < 4 && size << halvings <= 64) ++halvings;
   const int slices = 1 << halvings, width = 128 >> halvings, slice = tid >> (7 - halvings);
-  i = i - tid + (tid & (width - 1));
 #pragma unroll 1
-  for (int rest = end - (i - (tid & (width - 1))); rest > 0; rest -= width, i += width) {
+  for (int i0 = begin; i0 < end; i0 += width) {
+    const int i = i0 + (tid & (width - 1)), at[1] = {i};
     float4 sum[1] = {};
     if (i < end)
-      add_all(sum, sums_of, pieces * slice >> halvings, pieces * (slice + 1) >> halvings, i);
+      add_all(sum, sums_of, pieces * slice >> halvings, pieces * (slice + 1) >> halvings, at);
     if (slices > 1) {
       scratch[tid] = sum[0];
       ptx::bar_sync(1 + wg_id, 128);
@@ -424,19 +490,24 @@ __device__ void add_up_in_cluster(float (&acc)[Tile::SLABS][Tile::REGS], const G
                   groups, row, col, batch);
 }
 
-// One of `split` pieces of a tile goes to L2. Then each piece's warpgroup adds up one share. Nobody
-// relies on the others being resident: who has waited long enough leaves its share to the last one.
+// One of `split` pieces of a tile goes to L2. Then each piece's warpgroup adds up one share, which
+// it has kept in shared memory where there is room. Nobody relies on the others being resident: who
+// has waited long enough leaves its share to the last one.
 // A flag for each 16 shares, on which thread 0, 1 .. of a piece count:
 //   bits 0-7 pieces that have arrived, 8-15 that have left, 16-31 shares that were left
-template <class Tile>
+template <class Tile, int SIZE>
 __device__ void add_up(float (&acc)[Tile::SLABS][Tile::REGS], const GemmArgs& args,
-                       int (&shared_shares)[MAX_SPLIT / 16], void* scratch, int tail_tile,
-                       int piece, int part, int wg_id, int row, int col, int batch) {
+                       int (&shared_shares)[MAX_SPLIT / 16], uint4 (&scratch)[2][SIZE],
+                       int tail_tile, int piece, int part, int wg_id, int row, int col, int batch) {
+  constexpr int IN_VAIN = 1 << 16;  // beside shares: waited
   const int parts = args.cluster_m * Tile::NUM_CONSUMERS, split = args.split;
   const int groups = Sums<Tile>::groups_of(args, row, col);
   float4* first = args.partials + (int64_t(tail_tile) * split * parts + part) * Sums<Tile>::ITEMS;
-  const auto sums_of = [&](int p) { return first + p * parts * Sums<Tile>::ITEMS; };
-  store_sums<Tile>(acc, sums_of(piece), groups);
+  const auto in_l2 = [&](int p) { return first + p * parts * Sums<Tile>::ITEMS; };
+  const int begin = begin_of(piece, groups, args), end = begin_of(piece + 1, groups, args);
+  auto* own = reinterpret_cast<float4*>(scratch);
+  const bool keeps = end - begin <= 2 * SIZE && end - begin > 72;  // below, slices need scratch
+  store_sums<Tile>(acc, in_l2(piece), groups, own, begin, keeps ? end : begin);
   ptx::bar_sync(1 + wg_id, 128);
   const int tid = thread_now(), flags = ceil_div(split, 16), share = 1 << piece % 16;
   int* flag = &args.counters[NUM_PACE_COUNTERS + (tail_tile * parts + part) * flags + tid];
@@ -451,20 +522,28 @@ __device__ void add_up(float (&acc)[Tile::SLABS][Tile::REGS], const GemmArgs& ar
       int now = old + 1;
 #pragma unroll 1
       for (int i = 0; i < MAX_POLLS_PARTS && (now & 0xFF) < split; ++i) now = ptx::ld_acquire(flag);
-      if ((now & 0xFF) < split) {
-        now = ptx::atom_or_acq_rel(flag, share << 16);
-        if ((now & 0xFF) < split) shares = 0;
-      }
+      if ((now & 0xFF) < split) shares = IN_VAIN;
     }
     shared_shares[tid] = shares;
   }
   ptx::bar_sync(1 + wg_id, 128);
+  if (shared_shares[piece / 16] & IN_VAIN) {
+    for (int i = begin + tid; keeps && i < end; i += 128) in_l2(piece)[i] = own[i - begin];
+    ptx::bar_sync(1 + wg_id, 128);
+    if (mine)
+      shared_shares[tid] = (ptx::atom_or_acq_rel(flag, share << 16) & 0xFF) < split ? 0 : share;
+    ptx::bar_sync(1 + wg_id, 128);
+  }
   if (mine) old = atomicAdd(flag, 1 << 8);
   for (int word = 0; word < flags; ++word)
-    for (int left = shared_shares[word], s = word * 16; left; left >>= 1, ++s)
+    for (int left = shared_shares[word], s = word * 16; left; left >>= 1, ++s) {
+      const auto sums_of = [&](int p) -> const float4* {
+        return keeps && p == piece && s == piece ? own - begin : in_l2(p);
+      };
       if (left & 1)
-        add_share<Tile>(args, sums_of, static_cast<float4*>(scratch), wg_id, split, s, groups, row,
-                        col, batch);
+        add_share<Tile>(args, sums_of, reinterpret_cast<float4*>(scratch), wg_id, split, s, groups,
+                        row, col, batch);
+    }
   if (tid < flags && (old >> 8 & 0xFF) + 1 == split) *flag = 0;  // for next time
 }
 

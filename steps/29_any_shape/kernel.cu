@@ -275,6 +275,7 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
       if (work.tile >= args.whole) {
         add_up<Tile>(acc, args, smem.shares[wg_id], smem.c[wg_id], work.tile - args.whole,
                      work.piece, cta_m * Tile::NUM_CONSUMERS + wg_id, wg_id, row, col, at.batch);
+        __syncwarp();  // what follows may count on whole warps: descriptors stay scalar
         continue;
       }
       const auto take = [&] {  // a stage of the old C
