@@ -21,7 +21,7 @@ constexpr int MAX_POLLS = 32;  // then it goes on: nothing but speed depends on 
 template <class Tile>
 struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle needs
   // K-major [BLOCK_M][64], else [box][64][64]; of a box of EXTRA rows 16 bytes in 128 are used.
-  half a[Tile::NUM_STAGES][(Tile::MAIN_M + (Tile::EXTRA > 0 ? BOX : 0)) * BLOCK_K];
+  half a[Tile::NUM_STAGES][Tile::ROWS_A * BLOCK_K];
   half b[Tile::NUM_STAGES][Tile::BLOCK_N * BLOCK_K];  // K-major [BLOCK_N][64], else [box][64][64]
   // [consumer][buffer][box][row][128 bytes]
   uint4 c[Tile::NUM_CONSUMERS][2][Tile::SLABS * Tile::PART_M * 8];

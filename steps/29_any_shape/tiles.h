@@ -26,6 +26,7 @@ template <int BLOCK_M_, int BLOCK_N_, bool TRANSPOSED_, int NUM_STAGES_, int MAI
 struct Tile {
   static constexpr int BLOCK_M = BLOCK_M_, BLOCK_N = BLOCK_N_, NUM_STAGES = NUM_STAGES_;
   static constexpr int MAIN_M = MAIN_M_, EXTRA = BLOCK_M - MAIN_M;
+  static constexpr int ROWS_A = EXTRA > 0 ? MAIN_M + 64 : BLOCK_M;  // that there is room for
   static constexpr bool TRANSPOSED = TRANSPOSED_;
   static constexpr int NUM_CONSUMERS = TRANSPOSED ? 2 : BLOCK_M / 64;
   static constexpr int SLABS = TRANSPOSED ? 2 : 1;  // times 64, of a consumer
