@@ -17,7 +17,8 @@ constexpr int WARP_M = 16;
 constexpr int WGMMA_K = 16;
 constexpr int NUM_CONSUMERS = 2;
 constexpr int NUM_THREADS = NUM_CONSUMERS * 128 + 32;  // and one producer warp
-constexpr int NUM_STAGES = 6;
+constexpr int NUM_STAGES = 7;
+constexpr int GROUP_M = 4;  // rasterization: tiles along M before the next column
 constexpr int ALL_BAR = 1 + NUM_CONSUMERS;  // named barrier; 1 and 2 are the consumers'
 constexpr int GROUPS = BLOCK_N / 8;  // of 8 columns: a float4 of sums for each thread
 constexpr int MIN_SHARE = 8;         // k tiles of a piece at least
@@ -114,7 +115,9 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
   const int num_k_tiles = ceil_div(K, BLOCK_K);
   // Neighbouring CTAs have the same columns and the same k: they share what L2 delivers of B.
   const int tile = blockIdx.x % tiles, piece = blockIdx.x / tiles;
-  const int block_m = tile % tiles_m * BLOCK_M, block_n = tile / tiles_m * BLOCK_N;
+  const int tiles_n = tiles / tiles_m, in_group = tile % (GROUP_M * tiles_n);
+  const int group_m = (tile - in_group) / tiles_n, rows = min(GROUP_M, tiles_m - group_m);
+  const int block_m = (group_m + in_group % rows) * BLOCK_M, block_n = in_group / rows * BLOCK_N;
   const int k_begin = int(int64_t(piece) * num_k_tiles / sharers);
   const int k_end = int(int64_t(piece + 1) * num_k_tiles / sharers);
 
