@@ -172,7 +172,7 @@ struct Plan {
     launch.cluster = dim3(unsigned(ctas));
     launch.grid = dim3(unsigned(args.num_clusters * ctas));
     launch.dynamic_smem = facts.smem;
-    launch.early = true;
+    launch.early = !starts_late(p, config, cut, gpu::num_sms());
     gpu::allow_dynamic_smem(facts.kernel, facts.smem);
     gpu::launch(stream, launch, facts.kernel, args);
   }

@@ -156,6 +156,15 @@ bool stores_boxes(const GemmParams& p) {
          (p.batch == 1 || p.stride_c % unit == 0) && p.N % unit == 0;
 }
 
+// One wave of small tiles, long, on most SMs, without clusters: what neighbours have in common L2
+// serves once if they share a TPC. They do when the launch finds all SMs free, so it starts late.
+bool starts_late(const GemmParams& p, const Config& c, const Cut& cut, int sms) {
+  const TileFacts& tile = TILES[c.tile];
+  const bool one_wave = cut.split > 1 ? cut.whole == 0 : cut.tiles <= cut.slots;
+  return c.cluster_m * cut.cluster_k == 1 && tile.block_m * tile.block_n <= 128 * 128 && one_wave &&
+         cut.works * 4 >= sms * 3 && ceil_div(p.K, BLOCK_K) / cut.split >= 32;
+}
+
 // Estimated time in microseconds on an H200: the launch, waves of tiles or what memory takes, and
 // what adding up costs.
 double estimate(const GemmParams& p, const Config& c, int sms) {
@@ -166,8 +175,10 @@ double estimate(const GemmParams& p, const Config& c, int sms) {
   // Rows that start off 128 bytes are read as two lines: L2 then sets the pace.
   const auto lines = [](int64_t ld) { return ld * 2 % 128 ? 2.0 : 1.0; };
   const double loads = tile.block_m * lines(p.lda) + tile.block_n * lines(p.ldb) / c.cluster_m;
+  const bool late = starts_late(p, c, cut, sms);
+  const double shared = late && tile.block_m == 128 ? 0.0 : c.cluster_m == 2 ? 0.19 : 1.0;
   const double step =
-      std::max(tile.step_us + tile.busy_us * busy * (c.cluster_m == 2 ? 0.19 : 1.0),
+      std::max(tile.step_us + tile.busy_us * busy * shared,
                busy * 0.00125 * loads);
   // FP32 and beta: twice the bytes of C, or C as well, for every 32,768 elements.
   const bool f32 = p.type_c == Type::f32, reads = p.beta != 0.0f;
@@ -181,7 +192,7 @@ double estimate(const GemmParams& p, const Config& c, int sms) {
       2.0 * double(p.batch) *
       (double(p.M) * p.K + double(p.K) * p.N + double(p.M) * p.N * (f32 ? 2 : 1) * (reads ? 2 : 1));
   const double memory = bytes / (4.5e6 * (0.64 + 0.36 * busy)) + end;
-  double time = 1.0 + 0.05 * (c.cluster_m - 1) + std::max(compute, memory);
+  double time = (late ? 1.6 : 1.0) + 0.05 * (c.cluster_m - 1) + std::max(compute, memory);
   // Of 64 KB of sums, what is there.
   const double sums = std::min(1.0, double(p.M) / (tile.block_m * c.cluster_m)) * tile.block_m *
                       tile.block_n / 16384.0;
@@ -199,14 +210,17 @@ std::vector<Config> candidates_of(const GemmParams& p, int sms) {
       const int block_m = facts.block_m;
       if (block_m > 64 && p.M <= 64) continue;
       if (block_m == 64 && facts.transposed && p.M > 64) continue;
-      // A B of more than 128 MB, or for next to no rows: fewer and wider tiles stream it faster.
+      // A B of more than 128 MB, or for next to no rows: fewer and wider tiles stream it faster,
+      // but where small ones start late.
       const bool streams = p.M <= 32 || (p.M <= 64 && p.K * p.N >= int64_t{1} << 26);
-      if (block_m == 64 && !facts.transposed && streams && stores_boxes(p)) continue;
+      const bool narrow = block_m == 64 && !facts.transposed && streams && stores_boxes(p);
       if (cluster_m == 2 && (p.M <= block_m || facts.transposed)) continue;
       if (facts.transposed && !stores_boxes(p)) continue;
       const int group_rows = facts.transposed ? 2400 : 2048;
       Config c{tile, cluster_m, 1, 1, ceil_div(group_rows, block_m * cluster_m), 0};
       const Cut whole = cut_of(p, c, sms);
+      if (narrow && starts_late(p, c, whole, sms)) all.push_back(c);
+      if (narrow) continue;
       // Past what L2 keeps (an H200 has 63 MB), clusters that drift apart read from memory again.
       c.pace = whole.tiles >= 4 * whole.slots && p.K >= 4096;
       all.push_back(c);
