@@ -61,6 +61,34 @@ TEST_CASE("gemm: every configuration that can be forced") {
   }
 }
 
+// A last row of 64 rows at most is multiplied as such, in another order: one by one and in pairs of
+// CTAs, with more tiles than SMs and with fewer, and an odd number of columns. Where tiles 8 rows
+// lower do for some, they take them.
+TEST_CASE("gemm: tall tiles, and a low last row") {
+  int turn = 0;
+  for (int height : {144, 152, 176, 200})
+    for (int cluster_m = 1; cluster_m <= (height < 200 ? 2 : 1); ++cluster_m)
+      for (int last : {8, 57, 64, 65, height * cluster_m - 12}) {
+        ++turn;
+        const std::string config = std::to_string(height) + "x256/c" + std::to_string(cluster_m) +
+                                   (turn % 5 ? "x1/s1/g2/p0" : "x1/s3/g2/p1");
+        INFO(config << " " << last);
+        const Forced forced(config.c_str());
+        const int M = height * cluster_m * (1 + turn % 2) + last, rows = cluster_m * (2 + turn % 2);
+        GemmCase problem(gemm_params(M, 250 + turn % 3 * 256 + turn % 2, 64 * (1 + turn % 4) - 8,
+                                     ROW, turn % 4 < 2 ? ROW : COL,
+                                     turn % 2 ? Type::f16 : Type::bf16));
+        CHECK(gemm_config(problem.p) == config);
+        Config named;
+        CHECK(read_config(config, named));
+        const Cut cut = cut_of(problem.p, named, gpu::num_sms());
+        CHECK((cut.high < cut.tiles) == (last <= 64));
+        const bool some_lower = height > 144 && height < 200 && last > 65 && M > (height - 8) * rows;
+        CHECK((cut.higher < rows) == some_lower);
+        check(problem, 1);
+      }
+}
+
 // More pieces than a flag has bits for, shares of less than a line, tiles that are partly empty.
 TEST_CASE("gemm: one tile in up to 128 pieces") {
   for (const char* config : {"64x128/c1x1/s128/g8/p0", "128x128/c1x1/s33/g8/p0",

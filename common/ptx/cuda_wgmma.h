@@ -12,6 +12,7 @@ enum class Major { k, mn };  // which index of an operand is contiguous in share
 #define R8(i)                                                                                \
   "+f"(acc[i]), "+f"(acc[i + 1]), "+f"(acc[i + 2]), "+f"(acc[i + 3]), "+f"(acc[i + 4]),      \
       "+f"(acc[i + 5]), "+f"(acc[i + 6]), "+f"(acc[i + 7])
+#define R4(i) "+f"(acc[i]), "+f"(acc[i + 1]), "+f"(acc[i + 2]), "+f"(acc[i + 3])
 #define R32(i) R8(i), R8(i + 8), R8(i + 16), R8(i + 24)
 #define P0 \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, " \
@@ -24,6 +25,9 @@ enum class Major { k, mn };  // which index of an operand is contiguous in share
   "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, " \
   "%79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, " \
   "%94, %95"
+#define P64_8 "%64, %65, %66, %67, %68, %69, %70, %71"
+#define P72_8 "%72, %73, %74, %75, %76, %77, %78, %79"
+#define P80_8 "%80, %81, %82, %83, %84, %85, %86, %87"
 #define P96 \
   "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, " \
   "%109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, " \
@@ -46,6 +50,61 @@ PTX_FN void wgmma_m64n128k16_f16(float (&acc)[64], uint64_t desc_a, uint64_t des
       "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" P0 ", " P32
       "}, %64, %65, p, 1, 1, %67, %68; }"
       : R32(0), R32(32)
+      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
+      : "memory");
+}
+template <Major MAJOR_A, Major MAJOR_B>
+PTX_FN void wgmma_m64n144k16_f16(float (&acc)[72], uint64_t desc_a, uint64_t desc_b,
+                                 int scale_d) {
+  asm volatile(
+      "{ .reg .pred p; setp.ne.b32 p, %74, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n144k16.f32.f16.f16 {" P0 ", " P32 ", " P64_8
+      "}, %72, %73, p, 1, 1, %75, %76; }"
+      : R32(0), R32(32), R8(64)
+      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
+      : "memory");
+}
+template <Major MAJOR_A, Major MAJOR_B>
+PTX_FN void wgmma_m64n152k16_f16(float (&acc)[76], uint64_t desc_a, uint64_t desc_b,
+                                 int scale_d) {
+  asm volatile(
+      "{ .reg .pred p; setp.ne.b32 p, %78, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n152k16.f32.f16.f16 {" P0 ", " P32 ", " P64_8
+      ", %72, %73, %74, %75}, %76, %77, p, 1, 1, %79, %80; }"
+      : R32(0), R32(32), R8(64), R4(72)
+      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
+      : "memory");
+}
+template <Major MAJOR_A, Major MAJOR_B>
+PTX_FN void wgmma_m64n160k16_f16(float (&acc)[80], uint64_t desc_a, uint64_t desc_b,
+                                 int scale_d) {
+  asm volatile(
+      "{ .reg .pred p; setp.ne.b32 p, %82, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n160k16.f32.f16.f16 {" P0 ", " P32 ", " P64_8 ", " P72_8
+      "}, %80, %81, p, 1, 1, %83, %84; }"
+      : R32(0), R32(32), R8(64), R8(72)
+      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
+      : "memory");
+}
+template <Major MAJOR_A, Major MAJOR_B>
+PTX_FN void wgmma_m64n168k16_f16(float (&acc)[84], uint64_t desc_a, uint64_t desc_b,
+                                 int scale_d) {
+  asm volatile(
+      "{ .reg .pred p; setp.ne.b32 p, %86, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n168k16.f32.f16.f16 {" P0 ", " P32 ", " P64_8 ", " P72_8
+      ", %80, %81, %82, %83}, %84, %85, p, 1, 1, %87, %88; }"
+      : R32(0), R32(32), R8(64), R8(72), R4(80)
+      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
+      : "memory");
+}
+template <Major MAJOR_A, Major MAJOR_B>
+PTX_FN void wgmma_m64n176k16_f16(float (&acc)[88], uint64_t desc_a, uint64_t desc_b,
+                                 int scale_d) {
+  asm volatile(
+      "{ .reg .pred p; setp.ne.b32 p, %90, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n176k16.f32.f16.f16 {" P0 ", " P32 ", " P64_8 ", " P72_8
+      ", " P80_8 "}, %88, %89, p, 1, 1, %91, %92; }"
+      : R32(0), R32(32), R8(64), R8(72), R8(80)
       : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
       : "memory");
 }
@@ -101,6 +160,61 @@ PTX_FN void wgmma_m64n128k16_bf16(float (&acc)[64], uint64_t desc_a, uint64_t de
       : "memory");
 }
 template <Major MAJOR_A, Major MAJOR_B>
+PTX_FN void wgmma_m64n144k16_bf16(float (&acc)[72], uint64_t desc_a, uint64_t desc_b,
+                                  int scale_d) {
+  asm volatile(
+      "{ .reg .pred p; setp.ne.b32 p, %74, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n144k16.f32.bf16.bf16 {" P0 ", " P32 ", " P64_8
+      "}, %72, %73, p, 1, 1, %75, %76; }"
+      : R32(0), R32(32), R8(64)
+      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
+      : "memory");
+}
+template <Major MAJOR_A, Major MAJOR_B>
+PTX_FN void wgmma_m64n152k16_bf16(float (&acc)[76], uint64_t desc_a, uint64_t desc_b,
+                                  int scale_d) {
+  asm volatile(
+      "{ .reg .pred p; setp.ne.b32 p, %78, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n152k16.f32.bf16.bf16 {" P0 ", " P32 ", " P64_8
+      ", %72, %73, %74, %75}, %76, %77, p, 1, 1, %79, %80; }"
+      : R32(0), R32(32), R8(64), R4(72)
+      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
+      : "memory");
+}
+template <Major MAJOR_A, Major MAJOR_B>
+PTX_FN void wgmma_m64n160k16_bf16(float (&acc)[80], uint64_t desc_a, uint64_t desc_b,
+                                  int scale_d) {
+  asm volatile(
+      "{ .reg .pred p; setp.ne.b32 p, %82, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n160k16.f32.bf16.bf16 {" P0 ", " P32 ", " P64_8 ", " P72_8
+      "}, %80, %81, p, 1, 1, %83, %84; }"
+      : R32(0), R32(32), R8(64), R8(72)
+      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
+      : "memory");
+}
+template <Major MAJOR_A, Major MAJOR_B>
+PTX_FN void wgmma_m64n168k16_bf16(float (&acc)[84], uint64_t desc_a, uint64_t desc_b,
+                                  int scale_d) {
+  asm volatile(
+      "{ .reg .pred p; setp.ne.b32 p, %86, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n168k16.f32.bf16.bf16 {" P0 ", " P32 ", " P64_8 ", " P72_8
+      ", %80, %81, %82, %83}, %84, %85, p, 1, 1, %87, %88; }"
+      : R32(0), R32(32), R8(64), R8(72), R4(80)
+      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
+      : "memory");
+}
+template <Major MAJOR_A, Major MAJOR_B>
+PTX_FN void wgmma_m64n176k16_bf16(float (&acc)[88], uint64_t desc_a, uint64_t desc_b,
+                                  int scale_d) {
+  asm volatile(
+      "{ .reg .pred p; setp.ne.b32 p, %90, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n176k16.f32.bf16.bf16 {" P0 ", " P32 ", " P64_8 ", " P72_8
+      ", " P80_8 "}, %88, %89, p, 1, 1, %91, %92; }"
+      : R32(0), R32(32), R8(64), R8(72), R8(80)
+      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
+      : "memory");
+}
+template <Major MAJOR_A, Major MAJOR_B>
 PTX_FN void wgmma_m64n192k16_bf16(float (&acc)[96], uint64_t desc_a, uint64_t desc_b, int scale_d) {
   asm volatile(
       "{ .reg .pred p; setp.ne.b32 p, %98, 0;\n"
@@ -135,9 +249,13 @@ PTX_FN void wgmma_m64n256k16_bf16(float (&acc)[128], uint64_t desc_a, uint64_t d
 
 #undef R32
 #undef R8
+#undef R4
 #undef P0
 #undef P32
 #undef P64
+#undef P64_8
+#undef P72_8
+#undef P80_8
 #undef P96
 
 }  // namespace ptx

@@ -11,6 +11,18 @@ constexpr int CHUNK_N = 32;       // columns of FP32 in the same 8 KB
 constexpr int PITCH = 128 + 4;    // of 8 rows of 128 columns in FP32: no bank conflicts
 constexpr int MAX_POLLS_PARTS = 50;   // then a part leaves its share to the last one
 
+// Rows of the tile from row `row` on.
+template <class Tile>
+__device__ int height_at(const GemmArgs& args, int row) {
+  if (!Tile::TALL) return Tile::BLOCK_M;
+  return row >= args.high_m ? LOW : args.height - (row >= args.higher_m ? 8 : 0);
+}
+// Of those, the ones that are staged at once from row part_m of the tile on.
+template <class Tile>
+__device__ int rows_of(const GemmArgs& args, int row, int part_m) {
+  return min(Tile::PART_M, height_at<Tile>(args, row) - part_m);
+}
+
 // One pair of columns, rounded to C's type.
 __device__ uint32_t rounded(Type type, float lo, float hi) {
   return type == Type::bf16 ? ptx::cvt_bf16x2(lo, hi) : ptx::cvt_f16x2(lo, hi);
@@ -143,6 +155,7 @@ __device__ void store_boxes(const float (&acc)[Tile::SLABS][Tile::REGS], const G
   const int tid = threadIdx.x % 128;
 #pragma unroll
   for (int part = 0; part < P::COUNT; ++part) {
+    if (Tile::TALL && rows_of<Tile>(args, row, P::row(part)) <= 0) break;
     uint4* boxes = staging[part % 2];
     if (part > 0) {  // the kernel has waited for the first one, while wgmma still ran
       if (tid == 0) ptx::tma_store_wait_group_read<1>();  // the part before last has left
@@ -158,9 +171,11 @@ __device__ void store_boxes(const float (&acc)[Tile::SLABS][Tile::REGS], const G
     ptx::bar_sync(1 + wg_id, 128);
     if (ADD) give();
     if (tid == 0) {
-      for (int box = 0; box < Tile::SLABS; ++box)
-        ptx::tma_store_3d(&args.tmap_c, boxes + box * Tile::PART_M * 8,
-                          col + P::col(part) + box * P::BOX_N, row + P::row(part), batch);
+      const int rows = Tile::TALL ? rows_of<Tile>(args, row, P::row(part)) : 1;
+      for (int r = 0; r < rows; r += args.box_m)
+        for (int box = 0; box < Tile::SLABS; ++box)
+          ptx::tma_store_3d(&args.tmap_c, boxes + (box * Tile::PART_M + r) * 8,
+                            col + P::col(part) + box * P::BOX_N, row + P::row(part) + r, batch);
       ptx::tma_store_commit_group();
     }
   }
@@ -174,13 +189,17 @@ __device__ void load_old_c(const GemmArgs& args, Storage& smem, int row, int col
   constexpr int BOX_SIZE = Tile::PART_M * 8, BOXES = Tile::NUM_CONSUMERS * Tile::SLABS;
 #pragma unroll 1
   for (int part = 0; part < P::COUNT; ++part) {
-    const int stage = take(BOXES * BOX_SIZE * int(sizeof(uint4)));
+    const int rows = Tile::TALL ? rows_of<Tile>(args, row, P::row(part)) : Tile::PART_M;
+    if (rows <= 0) break;
+    const int boxes = ceil_div(rows, args.box_m);
+    const int stage = take(BOXES * boxes * args.box_m * 8 * int(sizeof(uint4)));
     auto* to = reinterpret_cast<uint4*>(smem.b[stage]);
-    for (int i = 0; i < BOXES; ++i) {
-      const int x = P::col(part) + i % Tile::SLABS * P::BOX_N, wg = i / Tile::SLABS;
-      ptx::tma_load_3d(to + i * BOX_SIZE, &args.tmap_c,
+    for (int i = 0; i < BOXES * boxes; ++i) {
+      const int box = i % BOXES, r = i / BOXES * args.box_m;
+      const int x = P::col(part) + box % Tile::SLABS * P::BOX_N, wg = box / Tile::SLABS;
+      ptx::tma_load_3d(to + box * BOX_SIZE + r * 8, &args.tmap_c,
                        col + x + (Tile::TRANSPOSED ? wg * Tile::WG_N : 0),
-                       row + P::row(part) + (Tile::TRANSPOSED ? 0 : wg * Tile::WG_M), batch,
+                       row + P::row(part) + r + (Tile::TRANSPOSED ? 0 : wg * Tile::WG_M), batch,
                        &smem.full_bar[stage]);
     }
   }
@@ -198,6 +217,7 @@ __device__ void store_elements(const float (&acc)[Tile::SLABS][Tile::REGS], cons
   float* chunk = reinterpret_cast<float*>(&staging[0][0]);
 #pragma unroll
   for (int i = FIRST; i < Tile::WG_M / ROWS * (Tile::WG_N / COLS); ++i) {
+    if (Tile::TALL && i * ROWS >= height_at<Tile>(args, row)) break;
     if (i > FIRST) ptx::bar_sync(1 + wg_id, 128);  // the chunk before has been read
 #pragma unroll
     for (int j = 0; j < (Tile::TRANSPOSED ? Tile::SLABS : CHUNK_N / 8); ++j) {
@@ -269,7 +289,8 @@ struct Sums {
 
   // Groups with something of C in them.
   static __device__ int groups_of(const GemmArgs& args, int row, int col) {
-    const int rows = args.M - row, cols = args.N - col;
+    const int rows = Tile::TALL ? min(height_at<Tile>(args, row), args.M - row) : args.M - row;
+    const int cols = args.N - col;
     if (rows <= 0 || cols <= 0) return 0;
     return min(GROUPS, Tile::TRANSPOSED ? Tile::SLABS * ceil_div(rows, 8) : ceil_div(cols, 8));
   }

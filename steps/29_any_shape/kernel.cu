@@ -8,6 +8,7 @@
 #include "tiles.h"
 
 #include "epilogue.h"
+#include "multiply.h"
 #include "pad.cu"
 
 namespace {
@@ -57,28 +58,13 @@ __device__ constexpr int k16_bytes(ptx::Major major) {
   return major == ptx::Major::k ? WGMMA_K * sizeof(half) : WGMMA_K * BOX * sizeof(half);
 }
 
-template <Type TYPE, ptx::Major A, ptx::Major B, int REGS>
-__device__ void multiply(float (&acc)[REGS], uint64_t desc_a, uint64_t desc_b, int scale_d) {
-  constexpr bool f16 = TYPE == Type::f16;
-  static_assert(REGS == 128 || REGS == 100 || REGS == 96 || REGS == 64 || REGS == 32, "none below");
-  if constexpr (REGS == 128 && f16) ptx::wgmma_m64n256k16_f16<A, B>(acc, desc_a, desc_b, scale_d);
-  if constexpr (REGS == 128 && !f16) ptx::wgmma_m64n256k16_bf16<A, B>(acc, desc_a, desc_b, scale_d);
-  if constexpr (REGS == 100 && f16) ptx::wgmma_m64n200k16_f16<A, B>(acc, desc_a, desc_b, scale_d);
-  if constexpr (REGS == 100 && !f16) ptx::wgmma_m64n200k16_bf16<A, B>(acc, desc_a, desc_b, scale_d);
-  if constexpr (REGS == 96 && f16) ptx::wgmma_m64n192k16_f16<A, B>(acc, desc_a, desc_b, scale_d);
-  if constexpr (REGS == 96 && !f16) ptx::wgmma_m64n192k16_bf16<A, B>(acc, desc_a, desc_b, scale_d);
-  if constexpr (REGS == 64 && f16) ptx::wgmma_m64n128k16_f16<A, B>(acc, desc_a, desc_b, scale_d);
-  if constexpr (REGS == 64 && !f16) ptx::wgmma_m64n128k16_bf16<A, B>(acc, desc_a, desc_b, scale_d);
-  if constexpr (REGS == 32 && f16) ptx::wgmma_m64n64k16_f16<A, B>(acc, desc_a, desc_b, scale_d);
-  if constexpr (REGS == 32 && !f16) ptx::wgmma_m64n64k16_bf16<A, B>(acc, desc_a, desc_b, scale_d);
-}
-
 // The `index`-th piece of work of a cluster: whole tiles first, then those that are split along K.
+// Of the low tiles of a last row, `lead` come first, the others last.
 struct Work {
   int tile, piece, k_begin, k_tiles;
 };
 __device__ Work work_at(int index, int cta_k, const GemmArgs& args) {
-  int tile = index, piece = cta_k;
+  int tile = index < args.lead ? index + args.tiles - args.lead : index - args.lead, piece = cta_k;
   if (index >= args.whole) {
     const int tail = args.tiles - args.whole;
     piece = (index - args.whole) / tail, tile = index - piece * tail;
@@ -95,6 +81,8 @@ struct Origin {
   int m, n, batch;
 };
 __device__ Origin origin_of(int tile, int cta_m, int block_m, int block_n, const GemmArgs& args) {
+  if (tile >= args.high)  // low: the CTAs of a cluster have neighbouring columns
+    return {args.high_m, ((tile - args.high) * args.cluster_m + cta_m) * block_n, 0};
   const int batch = args.batched ? tile / (args.tiles_m * args.tiles_n) : 0;
   const int in_matrix = tile - batch * args.tiles_m * args.tiles_n;
   const int group = in_matrix / (args.group_m * args.tiles_n), group_m = group * args.group_m;
@@ -102,7 +90,28 @@ __device__ Origin origin_of(int tile, int cta_m, int block_m, int block_n, const
   const int rows = min(args.group_m, args.tiles_m - group_m), column = in_group / rows;
   const int tile_m = group_m + in_group - column * rows;
   const int tile_n = group % 2 == 0 ? column : args.tiles_n - 1 - column;
-  return {(tile_m * args.cluster_m + cta_m) * block_m, tile_n * block_n, batch};
+  const int row = tile_m * args.cluster_m + cta_m;
+  return {row * block_m - 8 * max(0, row - args.higher), tile_n * block_n, batch};
+}
+
+// The k tile of B from k on. The CTAs of a cluster load it together, each its half of n, or every
+// other box; of a low tile each loads all of its own.
+template <class Tile, ptx::Major MAJOR_B>
+__device__ void load_b(const GemmArgs& args, half* b, uint64_t* full_bar, int n, int k, int batch,
+                       int cta_m, bool low) {
+  const int first = low ? 0 : cta_m, step = low ? 1 : args.cluster_m;
+  const auto load = [&](int offset, int x, int y) {
+    if (step == 1)
+      ptx::tma_load_3d(&b[offset], &args.tmap_b, x, y, batch, full_bar);
+    else
+      ptx::tma_load_3d_multicast(&b[offset], &args.tmap_b, x, y, batch, full_bar, 0b11);
+  };
+  if constexpr (MAJOR_B == ptx::Major::k)
+    for (int half = first; half < args.cluster_m; half += step)
+      load(half * (Tile::BLOCK_N / 2) * BLOCK_K, k, n + half * (Tile::BLOCK_N / 2));
+  else
+    for (int box = first; box < Tile::BLOCK_N / BOX; box += step)
+      load(box * BOX * BLOCK_K, n + box * BOX, k);
 }
 
 // Done: counts up to the end, and holds nobody back. The last one leaves zeros.
@@ -120,12 +129,13 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
     gemm_kernel(const __grid_constant__ GemmArgs args) {
   using Storage = SharedStorage<Tile>;
   constexpr int NUM_STAGES = Tile::NUM_STAGES;
-  constexpr int STAGE_BYTES = (Tile::BLOCK_M + Tile::BLOCK_N) * BLOCK_K * sizeof(half);
+  const int height = Tile::TALL ? args.height : Tile::BLOCK_M, main_m = height - Tile::EXTRA;
+  const int stage_bytes = (height + Tile::BLOCK_N) * BLOCK_K * int(sizeof(half));
   auto& smem = *static_cast<Storage*>(ptx::dynamic_smem());
   const int tid = threadIdx.x, cluster_m = args.cluster_m;
   const int wg_id = __shfl_sync(~0u, tid / 128, 0);  // known to be uniform: descriptors stay scalar
   const int cta_rank = ptx::cluster_ctarank();
-  const int cta_m = Tile::TRANSPOSED || args.cluster_k > 1 ? 0 : cta_rank;
+  const int cta_m = args.cluster_k > 1 ? 0 : cta_rank;
   const int cta_k = Tile::SHARED ? cta_rank - cta_m : 0;
   const int first_work = blockIdx.x / unsigned(cluster_m * args.cluster_k);
 
@@ -154,7 +164,6 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
     if (__shfl_sync(~0u, tid / 32, 0) == Tile::NUM_CONSUMERS * 4 && ptx::elect_one()) {
       uint32_t iter = 0;  // k tiles so far
       int seen = 0;       // what all clusters had counted when this one last looked
-      const uint16_t all_ctas = uint16_t((1 << cluster_m) - 1);
       const auto take = [&](int bytes) {  // the next stage, once all CTAs have read it
         ptx::mbarrier_wait(&smem.empty_bar[stage], phase ^ 1);
         ptx::mbarrier_arrive_expect_tx(&smem.full_bar[stage], bytes);
@@ -164,21 +173,15 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
       };
       for (int index = first_work; index < args.works; index += args.num_clusters) {
         const Work work = work_at(index, cta_k, args);
-        const Origin at = origin_of(work.tile, cta_m, Tile::MAIN_M, Tile::BLOCK_N, args);
+        const Origin at = origin_of(work.tile, cta_m, main_m, Tile::BLOCK_N, args);
         const int batch_a = args.batched_a ? at.batch : 0, batch_b = args.batched_b ? at.batch : 0;
+        const bool low = work.tile >= args.high;  // its B is nobody else's
         const int k_step = index / args.num_clusters % 2 ? -BLOCK_K : BLOCK_K;  // any order will do
         int k = (work.k_begin + (k_step < 0 ? work.k_tiles - 1 : 0)) * BLOCK_K;
         if (iter == 0) ptx::griddepcontrol_wait();  // from here on it touches global memory
         for (int i = work.k_tiles; i > 0; --i, ++iter, k += k_step) {
-          const int into = take(STAGE_BYTES);
+          const int into = take(stage_bytes);
           uint64_t* full_bar = &smem.full_bar[into];
-          const auto load_b = [&](int offset, int x, int y) {
-            half* to = &smem.b[into][offset];
-            if (cluster_m == 1)
-              ptx::tma_load_3d(to, &args.tmap_b, x, y, batch_b, full_bar);
-            else
-              ptx::tma_load_3d_multicast(to, &args.tmap_b, x, y, batch_b, full_bar, all_ctas);
-          };
           if constexpr (MAJOR_A == ptx::Major::k)
             ptx::tma_load_3d(smem.a[into], &args.tmap_a, k, at.m, batch_a, full_bar);
           else
@@ -189,13 +192,7 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
           if constexpr (Tile::EXTRA > 0)
             ptx::tma_load_3d(&smem.a[into][Tile::MAIN_M * BLOCK_K], &args.tmap_a_extra,
                              row_of<Tile>(args, at.m, Tile::MAIN_M), k, batch_a, full_bar);
-          // The CTAs of a cluster load B together: each its rows of n, or every other box.
-          const int rows_b = cta_m * (Tile::BLOCK_N / 2);
-          if constexpr (MAJOR_B == ptx::Major::k)
-            load_b(rows_b * BLOCK_K, k, at.n + rows_b);
-          else
-            for (int box = cta_m; box < Tile::BLOCK_N / BOX; box += cluster_m)
-              load_b(box * BOX * BLOCK_K, at.n + box * BOX, k);
+          load_b<Tile, MAJOR_B>(args, smem.b[into], full_bar, at.n, k, batch_b, cta_m, low);
           if (args.pace && cta_rank == 0 && iter % PACE == PACE - 1) {
             ptx::red_add_relaxed(&args.counters[0], 1);
             const int counted = iter / PACE;  // by this cluster, when it last looked
@@ -224,7 +221,7 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
     };
     int before = 0;  // the stage that the group before reads
     // D = left * right: A * B, or B^T * A^T. The type only decides which instruction it is.
-    const auto multiply_tile = [&](auto type, int k_tiles) {
+    const auto multiply_tile = [&](auto type, auto n, int k_tiles) {
       constexpr auto LEFT = Tile::TRANSPOSED ? MAJOR_B : MAJOR_A;
       constexpr auto RIGHT = Tile::TRANSPOSED ? MAJOR_A : MAJOR_B;
       for (int i = 0; i < k_tiles; ++i) {
@@ -238,7 +235,7 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
         for (int k16 = 0; k16 < BLOCK_K / WGMMA_K; ++k16)
 #pragma unroll
           for (int slab = 0; slab < Tile::SLABS; ++slab)
-            multiply<decltype(type)::value, LEFT, RIGHT>(
+            multiply<decltype(type)::value, LEFT, RIGHT, decltype(n)::value>(
                 acc[slab], advance(left, slab * BOX_BYTES + k16 * k16_bytes(LEFT)),
                 advance(right, k16 * k16_bytes(RIGHT)), i > 0 || k16 > 0);
         ptx::wgmma_commit_group();
@@ -248,16 +245,24 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
         if (++stage == NUM_STAGES) stage = 0, phase ^= 1;
       }
     };
+    const auto multiply_rows = [&](auto type, int rows, int k_tiles) {  // wgmma's n is a constant
+      if constexpr (Tile::TALL)
+        Tile::with_height(rows, [&](auto n) { multiply_tile(type, n, k_tiles); });
+      else
+        multiply_tile(type, std::integral_constant<int, Tile::REGS * 2>(), k_tiles);
+    };
     ptx::griddepcontrol_wait();
     for (int index = first_work; index < args.works; index += args.num_clusters) {
-      const int k_tiles = work_at(index, cta_k, args).k_tiles;
+      const Work now = work_at(index, cta_k, args);
+      const int m = origin_of(now.tile, cta_m, main_m, Tile::BLOCK_N, args).m;
+      const int rows = height_at<Tile>(args, m);
       if (args.type_ab == Type::f16)
-        multiply_tile(std::integral_constant<Type, Type::f16>(), k_tiles);
+        multiply_rows(std::integral_constant<Type, Type::f16>(), rows, now.k_tiles);
       else
-        multiply_tile(std::integral_constant<Type, Type::bf16>(), k_tiles);
+        multiply_rows(std::integral_constant<Type, Type::bf16>(), rows, now.k_tiles);
       // Again: kept over the main loop it would be spilled. The shuffle hides that it is the same.
       const Work work = work_at(__shfl_sync(~0u, index, 0), cta_k, args);
-      const Origin at = origin_of(work.tile, cta_m, Tile::MAIN_M, Tile::BLOCK_N, args);
+      const Origin at = origin_of(work.tile, cta_m, main_m, Tile::BLOCK_N, args);
       const int row = at.m + (Tile::TRANSPOSED ? 0 : wg_id * Tile::WG_M);
       const int col = at.n + (Tile::TRANSPOSED ? wg_id * Tile::WG_N : 0);
       // The first part of C needs its buffer: the tile before has left it.

@@ -43,18 +43,19 @@ Config config_of(const GemmParams& p) {
   const char* forced = std::getenv("LADDER_GEMM_CONFIG");
   if (!(forced && read_config(forced, config)) && !read_config(tuned_config(p), config))
     return model_choice(p, gpu::num_sms());
+  if (lower(TILES[config.tile]) && p.layout_a != Layout::row_major) config.tile = 2;  // 200x256
   return config;
 }
 
 using Kernel = void (*)(const GemmArgs);
 struct KernelFacts {
   Kernel kernel;
-  int threads, part_m;
+  int threads, block_m, part_m;
   size_t smem;
 };
 template <class Tile, ptx::Major A, ptx::Major B>
 KernelFacts facts_of() {
-  return {gemm_kernel<Tile, A, B>, Tile::NUM_THREADS, Tile::PART_M,
+  return {gemm_kernel<Tile, A, B>, Tile::NUM_THREADS, Tile::BLOCK_M, Tile::PART_M,
           sizeof(SharedStorage<Tile>)};
 }
 template <class Tile, class TileForMn = Tile>
@@ -71,9 +72,9 @@ KernelFacts kernel_of(const GemmParams& p, const Config& config) {
   switch (config.tile) {
     case 0: return kernel_of<Tile128x256>(p);
     case 1: return kernel_of<Tile128x128>(p);
-    case 2: return kernel_of<Tile200x256, Tile192p8x256>(p);
     case 3: return kernel_of<Tile64x256>(p);
-    default: return kernel_of<Tile64x128>(p);
+    case 4: return kernel_of<Tile64x128>(p);
+    default: return kernel_of<Tile200x256, Tile192p8x256>(p);  // or a lower one
   }
 }
 
@@ -98,8 +99,8 @@ struct Plan {
     };
     if (config.pace) take(0);
     if (cut.split > 1)
-      partials = take(size_t(cut.tiles - cut.whole) * cut.split * config.cluster_m * tile.block_m *
-                      tile.block_n * sizeof(float));
+      partials = take(size_t(cut.tiles - cut.whole) * cut.split * config.cluster_m *
+                      kernel_of(p, config).block_m * tile.block_n * sizeof(float));
     if (a.pad) a.offset = take(a.bytes());
     if (b.pad) b.offset = take(b.bytes());
   }
@@ -125,15 +126,21 @@ struct Plan {
     args.reads_boxes = args.boxes && p.beta != 0.0f && cut.cluster_k == 1;
     args.plain = p.type_c != Type::f32 && p.beta == 0.0f;
     args.pairs = aligned(p.C, 4) && p.ldc % 2 == 0 && stride_c % 2 == 0 && p.N % 2 == 0;
+    args.height = tile.block_m;
+    args.box_m = std::gcd(cut.higher < cut.tiles_m * cluster_m ? 8 : tile.block_m,
+                          kernel_of(p, config).part_m);
     if (args.boxes)
       args.tmap_c = gpu::tensor_map(
           p.C, {p.N, p.M, p.batch}, {p.ldc, stride_c ? stride_c : p.M * p.ldc},
-          {p.type_c == Type::f32 ? BOX / 2 : BOX, kernel_of(p, config).part_m, 1},
+          {p.type_c == Type::f32 ? BOX / 2 : BOX, args.box_m, 1},
           gpu::Swizzle::b128, p.type_c);
     args.pace = config.pace, args.batched = p.batch > 1;
     args.batched_a = a.batch > 1, args.batched_b = b.batch > 1;
     args.cluster_m = cluster_m, args.group_m = config.group_m;
     args.tiles_m = int(cut.tiles_m), args.tiles_n = int(cut.tiles_n), args.tiles = int(cut.tiles);
+    args.high = int(cut.high), args.high_m = args.tiles_m * cluster_m * tile.block_m;
+    args.lead = int(cut.lead);
+    args.higher = int(cut.higher), args.higher_m = args.higher * tile.block_m;
     args.whole = int(cut.whole), args.split = cut.split, args.cluster_k = cut.cluster_k;
     const int pieces = std::max(cut.split, cut.cluster_k);
     args.share = args.num_k_tiles / pieces, args.longer = args.num_k_tiles % pieces;

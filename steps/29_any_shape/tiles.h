@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ constexpr int NUM_PACE_COUNTERS = 32;    // the first two are used; a line of L2
 constexpr int NUM_COUNTERS = 16 * 1024;  // at the head of the workspace, 64 KB
 constexpr int MAX_SPLIT = 128;
 constexpr int MAX_CLUSTER_K = 8;
+constexpr int LOW = 64;  // rows at most of a low tile
 
 // A CTA's tile. Consumers one below the other, 64 rows each; or, TRANSPOSED, two side by side, 128
 // columns each, of which wgmma computes the transpose: BLOCK_M is then its n, a multiple of 8.
@@ -42,6 +44,17 @@ struct Tile {
   static constexpr bool GIVES = SLABS * REGS > 128;
   static constexpr int PRODUCER = GIVES ? 128 : 32;
   static constexpr int NUM_THREADS = NUM_CONSUMERS * 128 + PRODUCER;
+  // Whether a launch may take fewer rows.
+  static constexpr bool TALL = BLOCK_M == 200 && EXTRA == 0;
+  template <class F>
+  static __device__ void with_height(int rows, F f) {
+    if (rows == 200) f(std::integral_constant<int, 200>());
+    if (rows == 176) f(std::integral_constant<int, 176>());
+    if (rows == 168) f(std::integral_constant<int, 168>());
+    if (rows == 152) f(std::integral_constant<int, 152>());
+    if (rows == 144) f(std::integral_constant<int, 144>());
+    if (rows == LOW) f(std::integral_constant<int, LOW>());
+  }
 };
 using Tile128x256 = Tile<128, 256, false, 4>;  // as step 23
 using Tile128x128 = Tile<128, 128, false, 6>;  // few tiles, long K
@@ -63,8 +76,12 @@ constexpr TileFacts TILES[] = {{"128x256", 128, 256, false, true, 0.672, 0.005, 
                                {"128x128", 128, 128, false, true, 0.34, 0.1, 1.15, 10.0},
                                {"200x256", 200, 256, true, false, 1.02, 0.0, 2.6, 40.0},
                                {"64x256", 64, 256, true, true, 0.44, 0.4, 0.6, 6.0},
-                               {"64x128", 64, 128, false, true, 0.23, 0.09, 0.7, 6.0}};
-constexpr int NUM_TILES = 5;
+                               {"64x128", 64, 128, false, true, 0.23, 0.09, 0.7, 6.0},
+                               {"176x256", 176, 256, true, false, 0.905, 0.006, 2.9, 40.0},
+                               {"152x256", 152, 256, true, false, 0.75, 0.06, 2.2, 40.0},
+                               {"144x256", 144, 256, true, false, 0.705, 0.075, 2.1, 40.0}};
+constexpr int NUM_TILES = 8;
+constexpr double LOW_STEP_US = 0.63;  // of a low tile: all of B for 64 rows
 static_assert(Tile128x256::SHARED && Tile128x128::SHARED && Tile64x256::SHARED &&
               Tile64x128::SHARED, "as TILES says");
 
@@ -82,7 +99,10 @@ struct GemmArgs {
   bool pace;
   bool batched, batched_a, batched_b;  // else one matrix, or one A or B, for all
   int cluster_m, group_m;
+  int height, box_m;            // rows of a tile, and of what leaves at once
   int tiles_m, tiles_n, tiles;  // of a cluster; all matrices of the batch
+  int high, high_m, lead;       // tiles from `high` and from row high_m on are low
+  int higher, higher_m;         // those of rows of tiles from `higher` on are 8 rows lower
   int cluster_k;                // CTAs of a cluster along K, which share a tile (cluster_m is 1)
   int whole, split;             // tiles from `whole` on are split along K over clusters
   int share, longer;            // k tiles of a piece; the first `longer` pieces have one more
@@ -91,6 +111,11 @@ struct GemmArgs {
   float4* partials;
   int* counters;
 };
+
+// Tiles of which wgmma's n is the height, for large problems, and those lower than 200x256: a
+// height is a number in its kernel, for a K-major A.
+bool tall(const TileFacts& t) { return t.transposed && t.block_m > 64; }
+bool lower(const TileFacts& t) { return tall(t) && t.block_m < 200; }
 
 // TILE/cMxK/sS/gG/pP: CTAs of a cluster along M (they share B) and along K (they share a tile),
 // pieces that the tiles of the last wave are cut into along K, clusters of a column of tiles, pace.
@@ -113,7 +138,8 @@ bool read_config(const std::string& text, Config& c) {
     return false;
   for (c.tile = 0; c.tile < NUM_TILES && TILES[c.tile].name != std::string(tile);) ++c.tile;
   const auto within = [](int n, int most) { return n >= 1 && n <= most; };
-  if (c.tile < NUM_TILES && TILES[c.tile].transposed && c.cluster_m > 1) return false;
+  if (c.tile < NUM_TILES && TILES[c.tile].transposed && !lower(TILES[c.tile]) && c.cluster_m > 1)
+    return false;
   if (c.tile < NUM_TILES && !TILES[c.tile].shared && c.cluster_k > 1) return false;
   const bool cluster = c.cluster_k == 1 ? within(c.cluster_m, 2)
                                         : c.cluster_m == 1 && within(c.cluster_k, MAX_CLUSTER_K);
@@ -123,7 +149,8 @@ bool read_config(const std::string& text, Config& c) {
 
 // How a configuration cuts a problem up.
 struct Cut {
-  int64_t tiles_m, tiles_n, tiles, whole, works;
+  int64_t tiles_m, tiles_n, tiles, high, higher, whole, works;
+  int64_t lead;  // of the low tiles, how many come before all others
   int slots, split, cluster_k;
 };
 Cut cut_of(const GemmParams& p, const Config& c, int sms) {
@@ -133,6 +160,18 @@ Cut cut_of(const GemmParams& p, const Config& c, int sms) {
   cut.tiles_m = ceil_div(p.M, tile.block_m * c.cluster_m);
   cut.tiles_n = ceil_div(p.N, tile.block_n);
   cut.tiles = cut.tiles_m * cut.tiles_n * p.batch;
+  cut.high = cut.tiles;
+  const int64_t rows = cut.tiles_m * c.cluster_m;
+  const int64_t last_rows = p.M - (rows - c.cluster_m) * tile.block_m;
+  cut.higher = rows;
+  const bool k_major_a = p.layout_a == Layout::row_major;
+  const int64_t higher = ceil_div(p.M - rows * (tile.block_m - 8), 8);  // if others are 8 rows less
+  if (k_major_a && lower(tile) && tile.block_m > 144 && higher > 0 && higher < rows) {
+    cut.higher = higher;
+  } else if (k_major_a && tall(tile) && p.batch == 1 && cut.tiles_m > 1 && last_rows <= LOW) {
+    cut.high = --cut.tiles_m * cut.tiles_n;
+    cut.tiles = cut.high + ceil_div(cut.tiles_n, c.cluster_m);
+  }
   cut.cluster_k = int(std::min<int64_t>(c.cluster_k, k_tiles));
   // Clusters of more than two do not fill an H200: 120 of its 132 SMs take part.
   const int usable = cut.cluster_k > 2 ? sms * 10 / 11 : sms;
@@ -145,6 +184,9 @@ Cut cut_of(const GemmParams& p, const Config& c, int sms) {
     cut.whole = cut.tiles;
   if (cut.whole == cut.tiles) cut.split = 1;
   cut.works = cut.whole + (cut.tiles - cut.whole) * cut.split;
+  // Low tiles: those that would begin another round come last, the others first.
+  if (cut.split == 1 && cut.tiles > cut.slots)
+    cut.lead = std::max<int64_t>(cut.tiles - cut.high - cut.tiles % cut.slots, 0);
   return cut;
 }
 
@@ -178,15 +220,31 @@ double estimate(const GemmParams& p, const Config& c, int sms) {
   const bool late = starts_late(p, c, cut, sms);
   const double shared = late && tile.block_m == 128 ? 0.0 : c.cluster_m == 2 ? 0.19 : 1.0;
   const double step =
+<<<<<<< HEAD
       std::max(tile.step_us + tile.busy_us * busy * shared,
                busy * 0.00125 * loads);
+=======
+      std::max(tile.step_us + tile.busy_us * busy * (c.cluster_m == 2 ? 0.19 : 1.0),
+               busy * (tall(tile) ? 0.00106 : 0.00125) * loads);
+>>>>>>> 69622c4 (29: tall tiles of 144, 152 and 176 rows, at run time in 200x256's kernel; low last rows, rows 8 lower, clusters)
   // FP32 and beta: twice the bytes of C, or C as well, for every 32,768 elements.
   const bool f32 = p.type_c == Type::f32, reads = p.beta != 0.0f;
-  const double more = (f32 ? 1.5 : 0.0) + (!reads ? 0.0 : f32 ? 2.7 : 1.1);
+  const double more = (!f32 ? 0.0 : lower(tile) ? 2.0 : 1.5) + (!reads ? 0.0 : f32 ? 2.7 : 1.1);
   const double end = tile.end_us + (stores_boxes(p) ? more * tile.block_m * tile.block_n / 32768.0
                                                     : tile.elements_us);
-  double compute = double(ceil_div(cut.whole, int64_t(cut.slots))) *
-                   (k_tiles / cut.cluster_k * step + end);
+  // The cluster with the most to do. Low tiles lie at both ends of the order.
+  const double rows = double(ceil_div(p.M, tile.block_m * c.cluster_m)) * c.cluster_m;
+  const double less = std::max(0.0, rows - double(cut.higher)) * 8 / (rows * tile.block_m);
+  const double high_us = k_tiles / cut.cluster_k * step * (1 - less) + end;
+  const double low_us = k_tiles * LOW_STEP_US + end * LOW / tile.block_m;
+  double compute = 0;
+  for (const int64_t border : {int64_t{0}, cut.lead, cut.high + cut.lead, cut.whole}) {
+    const int64_t first = border % cut.slots;
+    const auto below = [&](int64_t n) { return (n - first + cut.slots - 1) / cut.slots; };
+    const int64_t low =
+        below(cut.lead) + below(cut.whole) - below(std::min(cut.high + cut.lead, cut.whole));
+    compute = std::max(compute, double(below(cut.whole) - low) * high_us + double(low) * low_us);
+  }
   if (cut.split > 1) compute += k_tiles / cut.split * step + tile.end_us;
   const double bytes =
       2.0 * double(p.batch) *
@@ -213,14 +271,27 @@ std::vector<Config> candidates_of(const GemmParams& p, int sms) {
       // A B of more than 128 MB, or for next to no rows: fewer and wider tiles stream it faster,
       // but where small ones start late.
       const bool streams = p.M <= 32 || (p.M <= 64 && p.K * p.N >= int64_t{1} << 26);
+<<<<<<< HEAD
       const bool narrow = block_m == 64 && !facts.transposed && streams && stores_boxes(p);
       if (cluster_m == 2 && (p.M <= block_m || facts.transposed)) continue;
+=======
+      if (block_m == 64 && !facts.transposed && streams && stores_boxes(p)) continue;
+      if (cluster_m == 2 && (p.M <= block_m || (facts.transposed && !lower(facts)))) continue;
+>>>>>>> 69622c4 (29: tall tiles of 144, 152 and 176 rows, at run time in 200x256's kernel; low last rows, rows 8 lower, clusters)
       if (facts.transposed && !stores_boxes(p)) continue;
-      const int group_rows = facts.transposed ? 2400 : 2048;
-      Config c{tile, cluster_m, 1, 1, ceil_div(group_rows, block_m * cluster_m), 0};
+      if (lower(facts) && p.layout_a != Layout::row_major) continue;
+      const int rows = block_m * cluster_m;
+      const int group_rows = facts.transposed && !lower(facts) ? 2400 : 2048;
+      Config c{tile, cluster_m, 1, 1, (group_rows + rows / 2) / rows, 0};
       const Cut whole = cut_of(p, c, sms);
+<<<<<<< HEAD
       if (narrow && starts_late(p, c, whole, sms)) all.push_back(c);
       if (narrow) continue;
+=======
+      // The higher ones of two heights in one round of tiles: nobody has two of them.
+      const int64_t higher = whole.higher < whole.tiles_m * cluster_m ? whole.higher * block_m : 0;
+      if (higher >= 1024 && higher <= 2800) c.group_m = int(ceil_div(higher, rows));
+>>>>>>> 69622c4 (29: tall tiles of 144, 152 and 176 rows, at run time in 200x256's kernel; low last rows, rows 8 lower, clusters)
       // Past what L2 keeps (an H200 has 63 MB), clusters that drift apart read from memory again.
       c.pace = whole.tiles >= 4 * whole.slots && p.K >= 4096;
       all.push_back(c);
@@ -228,7 +299,8 @@ std::vector<Config> candidates_of(const GemmParams& p, int sms) {
       for (int split : {2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32, 40, 48, 64, 96, 128}) {
         c.split = split;
         const Cut cut = cut_of(p, c, sms);
-        if (k_tiles / split < 2 || cut.split != split || cut.works - cut.whole > cut.slots ||
+        if (lower(facts) || k_tiles / split < 2 || cut.split != split ||
+            cut.works - cut.whole > cut.slots ||
             cut.whole > (facts.transposed ? 16 : 3) * cut.slots)
           continue;
         all.push_back(c);  // all parts of a tile run at the same time
