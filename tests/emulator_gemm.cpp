@@ -175,7 +175,8 @@ TEST_CASE("gemm: what the model takes on an H200") {
   const struct { int64_t M, N, K, batch; Layout b; const char* config; } shapes[] = {
       {512, 512, 512, 1, ROW, "64x128/c2x1/s1/g16/p0"},
       {1000, 1000, 1000, 1, ROW, "64x128/c2x1/s1/g16/p0"},
-      {4096, 4096, 4096, 1, ROW, "128x256/c2x1/s1/g8/p0"},
+      {4096, 4096, 4096, 1, ROW, "176x256/c2x1/s1/g4/p0"},
+      {4096, 2112, 7168, 1, COL, "144x256/c2x1/s1/g7/p0"},
       {8192, 8192, 8192, 1, ROW, "200x256/c1x1/s1/g12/p1"},
       {16, 4096, 4096, 1, ROW, "64x256/c1x6/s1/g38/p0"},
       {64, 7168, 2048, 1, ROW, "64x128/c1x1/s1/g32/p0"},

@@ -127,8 +127,9 @@ struct Plan {
     args.plain = p.type_c != Type::f32 && p.beta == 0.0f;
     args.pairs = aligned(p.C, 4) && p.ldc % 2 == 0 && stride_c % 2 == 0 && p.N % 2 == 0;
     args.height = tile.block_m;
-    args.box_m = std::gcd(cut.higher < cut.tiles_m * cluster_m ? 8 : tile.block_m,
-                          kernel_of(p, config).part_m);
+    args.box_m = kernel_of(p, config).part_m;
+    if (tall(tile) && k_major_a)
+      args.box_m = std::gcd(args.box_m, cut.higher < cut.tiles_m * cluster_m ? 8 : tile.block_m);
     if (args.boxes)
       args.tmap_c = gpu::tensor_map(
           p.C, {p.N, p.M, p.batch}, {p.ldc, stride_c ? stride_c : p.M * p.ldc},
