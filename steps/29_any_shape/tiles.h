@@ -220,13 +220,8 @@ double estimate(const GemmParams& p, const Config& c, int sms) {
   const bool late = starts_late(p, c, cut, sms);
   const double shared = late && tile.block_m == 128 ? 0.0 : c.cluster_m == 2 ? 0.19 : 1.0;
   const double step =
-<<<<<<< HEAD
       std::max(tile.step_us + tile.busy_us * busy * shared,
-               busy * 0.00125 * loads);
-=======
-      std::max(tile.step_us + tile.busy_us * busy * (c.cluster_m == 2 ? 0.19 : 1.0),
                busy * (tall(tile) ? 0.00106 : 0.00125) * loads);
->>>>>>> 69622c4 (29: tall tiles of 144, 152 and 176 rows, at run time in 200x256's kernel; low last rows, rows 8 lower, clusters)
   // FP32 and beta: twice the bytes of C, or C as well, for every 32,768 elements.
   const bool f32 = p.type_c == Type::f32, reads = p.beta != 0.0f;
   const double more = (!f32 ? 0.0 : lower(tile) ? 2.0 : 1.5) + (!reads ? 0.0 : f32 ? 2.7 : 1.1);
@@ -271,27 +266,20 @@ std::vector<Config> candidates_of(const GemmParams& p, int sms) {
       // A B of more than 128 MB, or for next to no rows: fewer and wider tiles stream it faster,
       // but where small ones start late.
       const bool streams = p.M <= 32 || (p.M <= 64 && p.K * p.N >= int64_t{1} << 26);
-<<<<<<< HEAD
       const bool narrow = block_m == 64 && !facts.transposed && streams && stores_boxes(p);
-      if (cluster_m == 2 && (p.M <= block_m || facts.transposed)) continue;
-=======
-      if (block_m == 64 && !facts.transposed && streams && stores_boxes(p)) continue;
       if (cluster_m == 2 && (p.M <= block_m || (facts.transposed && !lower(facts)))) continue;
->>>>>>> 69622c4 (29: tall tiles of 144, 152 and 176 rows, at run time in 200x256's kernel; low last rows, rows 8 lower, clusters)
       if (facts.transposed && !stores_boxes(p)) continue;
       if (lower(facts) && p.layout_a != Layout::row_major) continue;
       const int rows = block_m * cluster_m;
       const int group_rows = facts.transposed && !lower(facts) ? 2400 : 2048;
       Config c{tile, cluster_m, 1, 1, (group_rows + rows / 2) / rows, 0};
       const Cut whole = cut_of(p, c, sms);
-<<<<<<< HEAD
       if (narrow && starts_late(p, c, whole, sms)) all.push_back(c);
       if (narrow) continue;
-=======
+      if (lower(facts) && whole.tiles > 3 * whole.slots) continue;  // more waves: not measured
       // The higher ones of two heights in one round of tiles: nobody has two of them.
       const int64_t higher = whole.higher < whole.tiles_m * cluster_m ? whole.higher * block_m : 0;
       if (higher >= 1024 && higher <= 2800) c.group_m = int(ceil_div(higher, rows));
->>>>>>> 69622c4 (29: tall tiles of 144, 152 and 176 rows, at run time in 200x256's kernel; low last rows, rows 8 lower, clusters)
       // Past what L2 keeps (an H200 has 63 MB), clusters that drift apart read from memory again.
       c.pace = whole.tiles >= 4 * whole.slots && p.K >= 4096;
       all.push_back(c);
