@@ -2,7 +2,7 @@
 // base: 28_wide_tile
 // arch: 90a
 // unit: wgmma
-// New: six tiles and a choice for each shape (tiles.h); operands K- or MN-major; few tiles are
+// New: tiles and a choice for each shape (tiles.h); operands K- or MN-major; few tiles are
 //      split along K (epilogue.h); rows that TMA cannot take are padded first (pad.cu); gemm().
 // Shapes: all; batches too.
 #include "tiles.h"
