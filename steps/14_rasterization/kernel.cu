@@ -43,14 +43,14 @@ __device__ int at(int row, int col) {
   return row * COLS + (col / 8 ^ key) * 8 + col % 8;
 }
 
-// Where this block's tile starts. Blocks start in order: down GROUP_M tiles, then one column on, so
-// that what runs at one time is a compact patch of C and shares its rows of A and columns of B.
-__device__ void locate_tile(int& block_m, int& block_n, int M, int N) {
-  const int tiles_m = ceil_div(M, BLOCK_M), group_size = GROUP_M * ceil_div(N, BLOCK_N);
-  const int group = blockIdx.x / group_size, in_group = blockIdx.x % group_size;
-  const int rows = min(GROUP_M, tiles_m - group * GROUP_M);  // the last group may be lower
-  block_m = (group * GROUP_M + in_group % rows) * BLOCK_M;
-  block_n = in_group / rows * BLOCK_N;
+// First row and column of `tile`. Tiles are walked in columns of GROUP_M, so that CTAs that run
+// together share rows of A and columns of B in L2.
+__device__ int2 tile_origin(int tile, int tiles_m, int tiles_n) {
+  const int group_m = tile / (GROUP_M * tiles_n) * GROUP_M;
+  const int in_group = tile % (GROUP_M * tiles_n);
+  const int rows = min(GROUP_M, tiles_m - group_m);  // the last group may be lower
+  const int tile_m = group_m + in_group % rows, tile_n = in_group / rows;
+  return make_int2(tile_m * BLOCK_M, tile_n * BLOCK_N);
 }
 
 // Starts to copy ROWS x COLS elements to shared memory; rows of gmem are ld apart, and only the
@@ -91,8 +91,9 @@ __global__ void __launch_bounds__(NUM_THREADS)
     ptx::label(smem.a[stage], sizeof(smem.a[stage]), "A", stage);
     ptx::label(smem.b[stage], sizeof(smem.b[stage]), "B", stage);
   }
-  int block_m, block_n;
-  locate_tile(block_m, block_n, M, N);
+  const int tiles_m = ceil_div(M, BLOCK_M), tiles_n = ceil_div(N, BLOCK_N);
+  const int2 origin = tile_origin(blockIdx.x, tiles_m, tiles_n);
+  const int block_m = origin.x, block_n = origin.y;
   const int warp_id = threadIdx.x / 32, lane_id = threadIdx.x % 32;
   const int warp_m = warp_id / (BLOCK_N / WARP_N) * WARP_M;
   const int warp_n = warp_id % (BLOCK_N / WARP_N) * WARP_N;

@@ -45,14 +45,14 @@ __device__ int at(int row, int col) {
   return row * COLS + (col / 8 ^ key) * 8 + col % 8;
 }
 
-// Where this block's tile starts. Blocks start in order: down GROUP_M tiles, then one column on, so
-// that what runs at one time is a compact patch of C and shares its rows of A and columns of B.
-__device__ void locate_tile(int& block_m, int& block_n, int M, int N) {
-  const int tiles_m = ceil_div(M, BLOCK_M), group_size = GROUP_M * ceil_div(N, BLOCK_N);
-  const int group = blockIdx.x / group_size, in_group = blockIdx.x % group_size;
-  const int rows = min(GROUP_M, tiles_m - group * GROUP_M);  // the last group may be lower
-  block_m = (group * GROUP_M + in_group % rows) * BLOCK_M;
-  block_n = in_group / rows * BLOCK_N;
+// First row and column of `tile`. Tiles are walked in columns of GROUP_M, so that CTAs that run
+// together share rows of A and columns of B in L2.
+__device__ int2 tile_origin(int tile, int tiles_m, int tiles_n) {
+  const int group_m = tile / (GROUP_M * tiles_n) * GROUP_M;
+  const int in_group = tile % (GROUP_M * tiles_n);
+  const int rows = min(GROUP_M, tiles_m - group_m);  // the last group may be lower
+  const int tile_m = group_m + in_group % rows, tile_n = in_group / rows;
+  return make_int2(tile_m * BLOCK_M, tile_n * BLOCK_N);
 }
 
 // Starts to copy ROWS x COLS elements to shared memory; rows of gmem are ld apart, and only the
@@ -99,15 +99,14 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
     }
   }
   __syncthreads();  // the barriers are initialised
-  int block_m, block_n;
+  const int tiles_m = ceil_div(M, BLOCK_M), tiles_n = ceil_div(N, BLOCK_N);
   const int warp_id = threadIdx.x / 32, lane_id = threadIdx.x % 32;
   const int warp_m = warp_id / (BLOCK_N / WARP_N) * WARP_M;
   const int warp_n = warp_id % (BLOCK_N / WARP_N) * WARP_N;
-  const int num_k_tiles = ceil_div(K, BLOCK_K);
 
-  if (threadIdx.x >= NUM_CONSUMERS) {
-    // Producers
-    locate_tile(block_m, block_n, M, N);
+  const int num_k_tiles = ceil_div(K, BLOCK_K);
+  if (threadIdx.x >= NUM_CONSUMERS) {  // producers
+    const auto [block_m, block_n] = tile_origin(blockIdx.x, tiles_m, tiles_n);
     A += int64_t(block_m) * K;
     B += block_n;
     for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
@@ -120,7 +119,6 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
     return;
   }
 
-  // Consumers
   float acc[MMA_ROWS][MMA_COLS][4] = {};
   uint32_t frag_a[2][MMA_ROWS][4] = {}, frag_b[2][MMA_COLS / 2][2][2] = {};
   auto multiply = [&](int set, int i) {  // one row of mma; odd rows backwards, so that the
@@ -147,7 +145,8 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
   for (int i = 0; i < MMA_ROWS; ++i) multiply(1, i);
 
   // Pairs fill half a sector of 32 bytes. Through shared memory C leaves in rows of 128 bytes.
-  locate_tile(block_m, block_n, M, N);  // not before, to have two registers more in the loop
+  // Where it goes is worked out this late, to have two registers more in the loop.
+  const auto [block_m, block_n] = tile_origin(blockIdx.x, tiles_m, tiles_n);
   ptx::bar_sync(1, NUM_CONSUMERS);  // all consumers have read the stages; nothing fills them
   half* smem_c = reinterpret_cast<half*>(&smem);  // [BLOCK_M][BLOCK_N]
   const int row = warp_m + lane_id / 4, col = warp_n + lane_id % 4 * 2;

@@ -55,14 +55,14 @@ __device__ int at(int row, int col) {
   return row * COLS + (col / 8 ^ row % 8) * 8 + col % 8;
 }
 
-// Where this block's tile starts. Blocks start in order: down GROUP_M tiles, then one column on, so
-// that what runs at one time is a compact patch of C and shares its rows of A and columns of B.
-__device__ void locate_tile(int& block_m, int& block_n, int M, int N) {
-  const int tiles_m = ceil_div(M, BLOCK_M), group_size = GROUP_M * ceil_div(N, BLOCK_N);
-  const int group = blockIdx.x / group_size, in_group = blockIdx.x % group_size;
-  const int rows = min(GROUP_M, tiles_m - group * GROUP_M);  // the last group may be lower
-  block_m = (group * GROUP_M + in_group % rows) * BLOCK_M;
-  block_n = in_group / rows * BLOCK_N;
+// First row and column of `tile`. Tiles are walked in columns of GROUP_M, so that CTAs that run
+// together share rows of A and columns of B in L2.
+__device__ int2 tile_origin(int tile, int tiles_m, int tiles_n) {
+  const int group_m = tile / (GROUP_M * tiles_n) * GROUP_M;
+  const int in_group = tile % (GROUP_M * tiles_n);
+  const int rows = min(GROUP_M, tiles_m - group_m);  // the last group may be lower
+  const int tile_m = group_m + in_group % rows, tile_n = in_group / rows;
+  return make_int2(tile_m * BLOCK_M, tile_n * BLOCK_N);
 }
 
 // Rows m.. and columns k.. of A for one mma: four 8x8 matrices, two below two.
@@ -85,33 +85,34 @@ __global__ void __launch_bounds__(NUM_THREADS)
     gemm_kernel(const __grid_constant__ CUtensorMap tmap_a,
                 const __grid_constant__ CUtensorMap tmap_b, half* C, int M, int N, int K) {
   auto& smem = *static_cast<SharedStorage<NUM_STAGES>*>(ptx::dynamic_smem());
-  int block_m, block_n;
-  locate_tile(block_m, block_n, M, N);
-  const int warp_id = __shfl_sync(~0u, threadIdx.x / 32, 0), lane_id = threadIdx.x % 32;
+  const int tiles_m = ceil_div(M, BLOCK_M), tiles_n = ceil_div(N, BLOCK_N);
+  const int2 origin = tile_origin(blockIdx.x, tiles_m, tiles_n);
+  const int block_m = origin.x, block_n = origin.y;
+  const int warp_id = __shfl_sync(~0u, threadIdx.x / 32, 0);  // uniform, and known to be
+  const int lane_id = threadIdx.x % 32;
   const int warp_m = warp_id / (BLOCK_N / WARP_N) * WARP_M;
   const int warp_n = warp_id % (BLOCK_N / WARP_N) * WARP_N;
 
   const int num_k_tiles = ceil_div(K, BLOCK_K);
-  // Starts the copy of one k tile into the ring; the barrier of its stage counts the bytes. Issuing
-  // takes a while, so five warps issue one box each: A, and the four of B.
+  // Starts the copy of one k tile into the ring; the barrier of its stage counts the bytes.
   const auto load_tile = [&](int k_tile) {
-    const int stage = k_tile % NUM_STAGES, k = k_tile * BLOCK_K, box = warp_id - 1;
+    const int stage = k_tile % NUM_STAGES;
     uint64_t* full_bar = &smem.full_bar[stage];
-    if (lane_id == 0 && warp_id == 0) {
-      ptx::mbarrier_arrive_expect_tx(full_bar, STAGE_BYTES);
-      ptx::tma_load_2d(smem.a[stage], &tmap_a, k, block_m, full_bar);
-    } else if (lane_id == 0 && box < BLOCK_N / BOX_N) {
-      ptx::tma_load_2d(smem.b[stage][box], &tmap_b, block_n + box * BOX_N, k, full_bar);
-    }
+    ptx::mbarrier_arrive_expect_tx(full_bar, STAGE_BYTES);
+    ptx::tma_load_2d(smem.a[stage], &tmap_a, k_tile * BLOCK_K, block_m, full_bar);
+    for (int box = 0; box < BLOCK_N / BOX_N; ++box)
+      ptx::tma_load_2d(smem.b[stage][box], &tmap_b, block_n + box * BOX_N, k_tile * BLOCK_K,
+                       full_bar);
   };
 
-  if (threadIdx.x == 0) {
+  // One thread; where ptxas cannot tell, it puts a loop around each TMA instruction.
+  if (warp_id == 0 && ptx::elect_one()) {
     smem.label();
     for (int stage = 0; stage < NUM_STAGES; ++stage) ptx::mbarrier_init(&smem.full_bar[stage], 1);
     ptx::fence_mbarrier_init();
+    for (int k_tile = 0; k_tile < min(NUM_STAGES - 1, num_k_tiles); ++k_tile) load_tile(k_tile);
   }
   __syncthreads();
-  for (int k_tile = 0; k_tile < min(NUM_STAGES - 1, num_k_tiles); ++k_tile) load_tile(k_tile);
 
   float acc[MMA_ROWS][MMA_COLS][4] = {};
   uint32_t frag_a[2][MMA_ROWS][4] = {}, frag_b[2][MMA_COLS / 2][2][2] = {};
@@ -141,7 +142,8 @@ __global__ void __launch_bounds__(NUM_THREADS)
         }                   // a warp that has arrived goes on to its next access to shared memory
         multiply(set ^ 1, i);  // zeros, the very first time
       }
-      if (k_inner == 0 && ahead < num_k_tiles) load_tile(ahead);
+      if (k_inner == 0 && warp_id == 0 && ahead < num_k_tiles && ptx::elect_one())
+        load_tile(ahead);
     }
   }
   for (int i = 0; i < MMA_ROWS; ++i) multiply(1, i);

@@ -43,6 +43,26 @@ struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle need
 constexpr int STAGE_BYTES = sizeof(SharedStorage::a[0]) + sizeof(SharedStorage::b[0]);
 constexpr int A_K16_BYTES = WGMMA_K * sizeof(half);          // 16 k further in a row of A,
 constexpr int B_K16_BYTES = WGMMA_K * BOX_N * sizeof(half);  // 16 rows of k further in a box of B
+using Accumulator = float[BLOCK_N / 2];                      // a thread's part of C
+
+// Where element (row, col) of a tile with rows of COLS elements lies in shared memory: chunk c of
+// 16 bytes goes to place c ^ row, so that 8 rows of one column of chunks lie in 8 different places
+// of the 128 bytes that the banks serve at once. TMA writes rows of 128 bytes in that very order.
+template <int COLS>
+__device__ int at(int row, int col) {
+  static_assert(COLS % 64 == 0, "rows must be whole lines of 128 bytes");
+  return row * COLS + (col / 8 ^ row % 8) * 8 + col % 8;
+}
+
+// First row and column of `tile`. Tiles are walked in columns of GROUP_M, so that CTAs that run
+// together share rows of A and columns of B in L2.
+__device__ int2 tile_origin(int tile, int tiles_m, int tiles_n) {
+  const int group_m = tile / (GROUP_M * tiles_n) * GROUP_M;
+  const int in_group = tile % (GROUP_M * tiles_n);
+  const int rows = min(GROUP_M, tiles_m - group_m);  // the last group may be lower
+  const int tile_m = group_m + in_group % rows, tile_n = in_group / rows;
+  return make_int2(tile_m * BLOCK_M, tile_n * BLOCK_N);
+}
 
 // Matrix descriptor of a tile with the 128-byte swizzle. LBO and SBO are the bytes between
 // the 64-wide boxes of B (unused for A) and between groups of 8 rows.
@@ -56,27 +76,68 @@ __device__ uint64_t advance(uint64_t desc, int bytes) {
   return (desc & ~uint64_t{0xFFFFFFFF}) | (uint32_t(desc) + (bytes >> 4));
 }
 
-// Where chunk `chunk` (16 bytes) of a row lies in a box, with the same swizzle.
-__device__ int swizzled(int row, int chunk) { return row * BOX_N + (chunk ^ row % 8) * 8; }
+// Starts to multiply a k tile, as one group. The first of an output tile does not add to acc.
+__device__ void multiply_tile(Accumulator& acc, const half* smem_a, const half* smem_b,
+                              bool first) {
+  const uint64_t desc_a = matrix_desc(smem_a, 16, 1024);
+  const uint64_t desc_b = matrix_desc(smem_b, BLOCK_K * BOX_N * sizeof(half), 1024);
+  ptx::wgmma_fence();
+#pragma unroll
+  for (int k16 = 0; k16 < BLOCK_K / WGMMA_K; ++k16)
+    ptx::wgmma_m64n256k16_f16<ptx::Major::k, ptx::Major::mn>(
+        acc, advance(desc_a, k16 * A_K16_BYTES), advance(desc_b, k16 * B_K16_BYTES),
+        !first || k16 > 0);
+  ptx::wgmma_commit_group();
+}
 
-// First row and column of `tile`. Tiles are walked in columns of GROUP_M, so that CTAs that run
-// together share rows of A and columns of B in L2.
-__device__ int2 tile_origin(int tile, int tiles_m, int tiles_n) {
-  const int group_m = tile / (GROUP_M * tiles_n) * GROUP_M;
-  const int in_group = tile % (GROUP_M * tiles_n);
-  const int rows = min(GROUP_M, tiles_m - group_m);
-  const int tile_m = group_m + in_group % rows, tile_n = in_group / rows;
-  return make_int2(tile_m * BLOCK_M, tile_n * BLOCK_N);
+// Stores a warpgroup's part of a tile, 64x64 at a time: rmem -> smem -> gmem.
+__device__ void store_tile(const Accumulator& acc, half* staging, half* C, int first_m,
+                           int first_n, int M, int N) {
+  const int tid = threadIdx.x % 128, lane_id = tid % 32, warp_row = tid / 32 * WARP_M;
+#pragma unroll
+  for (int box = 0; box < BLOCK_N / BOX_N; ++box) {
+    __syncwarp();  // each warp uses 16 rows, alone
+#pragma unroll
+    for (int j = 0; j < BOX_N / 16; ++j) {
+      uint32_t frag_c[4];
+      for (int i = 0; i < 4; ++i) {
+        const int reg = (box * BOX_N + j * 16) / 2 + 2 * i;
+        frag_c[i] = ptx::cvt_f16x2(acc[reg], acc[reg + 1]);
+      }
+      const int row = warp_row + lane_id % 16, chunk = j * 2 + lane_id / 16;
+      ptx::stmatrix_x4(&staging[at<BOX_N>(row, chunk * 8)], frag_c);
+    }
+    __syncwarp();
+#pragma unroll 2  // more would spill
+    for (int i = 0; i < WARP_M; i += 4) {  // 4 rows of 128 bytes at once
+      const int row = warp_row + i + lane_id / 8, chunk = lane_id % 8;
+      const int m = first_m + row, n = first_n + box * BOX_N + chunk * 8;
+      const uint4 eight = *reinterpret_cast<const uint4*>(&staging[at<BOX_N>(row, chunk * 8)]);
+      if (m < M && n < N) *reinterpret_cast<uint4*>(&C[int64_t(m) * N + n]) = eight;
+    }
+  }
 }
 
 __global__ void __launch_bounds__(NUM_THREADS, 1)
     gemm_kernel(const __grid_constant__ CUtensorMap tmap_a,
                 const __grid_constant__ CUtensorMap tmap_b, half* C, int M, int N, int K) {
   auto& smem = *static_cast<SharedStorage*>(ptx::dynamic_smem());
-  const int tid = threadIdx.x, warp_id = tid / 32, lane_id = tid % 32;
-  const int wg_id = __shfl_sync(~0u, tid / 128, 0);  // known to be uniform: descriptors stay scalar
   const int tiles_m = ceil_div(M, BLOCK_M), tiles_n = ceil_div(N, BLOCK_N);
+  const int warp_id = __shfl_sync(~0u, threadIdx.x / 32, 0);  // uniform, and known to be
+  const int tid = threadIdx.x, wg_id = warp_id / 4;
+
   const int num_k_tiles = ceil_div(K, BLOCK_K);
+  // Starts the copy of one k tile into the ring; the barrier of its stage counts the bytes.
+  const auto load_tile = [&](uint32_t iter, int block_m, int block_n, int k_tile) {
+    const int stage = iter % NUM_STAGES, phase = iter / NUM_STAGES & 1;
+    uint64_t* full_bar = &smem.full_bar[stage];
+    ptx::mbarrier_wait(&smem.empty_bar[stage], phase ^ 1);  // at once in the first round
+    ptx::mbarrier_arrive_expect_tx(full_bar, STAGE_BYTES);
+    ptx::tma_load_2d(smem.a[stage], &tmap_a, k_tile * BLOCK_K, block_m, full_bar);
+    for (int box = 0; box < BLOCK_N / BOX_N; ++box)
+      ptx::tma_load_2d(smem.b[stage][box], &tmap_b, block_n + box * BOX_N, k_tile * BLOCK_K,
+                       full_bar);
+  };
 
   if (tid == 0) {
     smem.label();
@@ -90,36 +151,19 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
 
   uint32_t iter = 0;  // k tiles so far, over all output tiles: the ring never stops in between
   if (wg_id == NUM_CONSUMERS) {  // producer warp: one thread keeps the ring full
-    if (lane_id == 0) {
+    if (ptx::elect_one())
       for (int tile = blockIdx.x; tile < tiles_m * tiles_n; tile += gridDim.x) {
         const auto [block_m, block_n] = tile_origin(tile, tiles_m, tiles_n);
-        for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile, ++iter) {
-          const int stage = iter % NUM_STAGES, phase = iter / NUM_STAGES & 1;
-          uint64_t* full_bar = &smem.full_bar[stage];
-          ptx::mbarrier_wait(&smem.empty_bar[stage], phase ^ 1);
-          ptx::mbarrier_arrive_expect_tx(full_bar, STAGE_BYTES);
-          ptx::tma_load_2d(smem.a[stage], &tmap_a, k_tile * BLOCK_K, block_m, full_bar);
-          for (int box = 0; box < BLOCK_N / BOX_N; ++box)
-            ptx::tma_load_2d(smem.b[stage][box], &tmap_b, block_n + box * BOX_N,
-                             k_tile * BLOCK_K, full_bar);
-        }
+        for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile, ++iter)
+          load_tile(iter, block_m, block_n, k_tile);
       }
-    }
-  } else {  // consumer warpgroups: 64 rows each
-    float acc[BLOCK_N / 2] = {};  // never read; ptxas 12 wants a value (C7515)
+  } else {  // consumer warpgroups
+    Accumulator acc = {};  // never read; ptxas 12 wants a value (C7515)
     for (int tile = blockIdx.x; tile < tiles_m * tiles_n; tile += gridDim.x) {
       for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile, ++iter) {
         const int stage = iter % NUM_STAGES, phase = iter / NUM_STAGES & 1;
         ptx::mbarrier_wait(&smem.full_bar[stage], phase);
-        const uint64_t desc_a = matrix_desc(&smem.a[stage][wg_id * WG_M * BLOCK_K], 16, 1024);
-        const uint64_t desc_b = matrix_desc(smem.b[stage], sizeof(smem.b[0][0]), 1024);
-        ptx::wgmma_fence();
-#pragma unroll
-        for (int k16 = 0; k16 < BLOCK_K / WGMMA_K; ++k16)
-          ptx::wgmma_m64n256k16_f16<ptx::Major::k, ptx::Major::mn>(
-              acc, advance(desc_a, k16 * A_K16_BYTES), advance(desc_b, k16 * B_K16_BYTES),
-              k_tile > 0 || k16 > 0);
-        ptx::wgmma_commit_group();
+        multiply_tile(acc, &smem.a[stage][wg_id * WG_M * BLOCK_K], smem.b[stage][0], k_tile == 0);
         ptx::wgmma_wait_group<1>(acc);  // the group before has read its stage: release that
         if (k_tile > 0 && tid % 128 == 0)
           ptx::mbarrier_arrive(&smem.empty_bar[(iter - 1) % NUM_STAGES]);
@@ -127,32 +171,7 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
       const auto [block_m, block_n] = tile_origin(tile, tiles_m, tiles_n);
       ptx::wgmma_wait_group<0>(acc);
       if (tid % 128 == 0) ptx::mbarrier_arrive(&smem.empty_bar[(iter - 1) % NUM_STAGES]);
-
-      // Epilogue, 64 columns at a time: rmem -> smem -> gmem.
-      const int warp_row = warp_id % 4 * WARP_M;
-#pragma unroll
-      for (int box = 0; box < BLOCK_N / BOX_N; ++box) {
-        half* staging = smem.c[wg_id];  // each warp uses 16 rows, alone
-        __syncwarp();
-#pragma unroll
-        for (int j = 0; j < BOX_N / 16; ++j) {
-          uint32_t frag_c[4];
-          for (int i = 0; i < 4; ++i) {
-            const int reg = (box * BOX_N + j * 16) / 2 + 2 * i;
-            frag_c[i] = ptx::cvt_f16x2(acc[reg], acc[reg + 1]);
-          }
-          const int row = warp_row + lane_id % 16, chunk = j * 2 + lane_id / 16;
-          ptx::stmatrix_x4(&staging[swizzled(row, chunk)], frag_c);
-        }
-        __syncwarp();
-#pragma unroll 2  // more would spill
-        for (int i = 0; i < WARP_M; i += 4) {  // 4 rows of 128 bytes at once
-          const int row = warp_row + i + lane_id / 8, chunk = lane_id % 8;
-          const int m = block_m + wg_id * WG_M + row, n = block_n + box * BOX_N + chunk * 8;
-          const uint4 eight = *reinterpret_cast<const uint4*>(&staging[swizzled(row, chunk)]);
-          if (m < M && n < N) *reinterpret_cast<uint4*>(&C[int64_t(m) * N + n]) = eight;
-        }
-      }
+      store_tile(acc, smem.c[wg_id], C, block_m + wg_id * WG_M, block_n, M, N);
     }
   }
 }
