@@ -42,8 +42,8 @@ class Fork(Sandbox):
         lines = kernel.read_text().splitlines()
         kernel.write_text("\n".join(lines[:4] + ["  " + line for line in lines[4:]]) + "\n")
         all_of_it = 2 + sum(1 for line in lines[4:])
-        self.assertIn(f"{all_of_it} lines added, {all_of_it} removed",
-                      self.ladder("diff", "40").stdout)
+        self.assertIn(f"{all_of_it} lines added, {all_of_it} removed; {2 * all_of_it - 4} of these "
+                      f"{2 * all_of_it} only move to the right", self.ladder("diff", "40").stdout)
         done = self.ladder("diff", "40", "-w").stdout
         self.assertIn("2 lines added, 2 removed, indentation aside", done)
         self.assertIn("+// base: 03_smem_tile", done)

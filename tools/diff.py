@@ -29,5 +29,8 @@ def main(args):
         term.say(line, term.BOLD if line.startswith(("+++", "---")) else colours.get(line[:1]))
     added, removed = changes.count(base, step, not args.ignore_indent)
     aside = ", indentation aside" if args.ignore_indent else ""
+    moved = 0 if args.ignore_indent else changes.moved(base, step)
+    if moved >= 10:
+        aside = f"; {moved} of these {added + removed} only move to the right (-w: without them)"
     term.say(f"{base.id} to {step.id}: {added} lines added, {removed} removed{aside}", term.BOLD)
     return 0

@@ -24,9 +24,7 @@ static_assert(NUM_THREADS <= 1024, "a block has at most 1024 threads");
 
 // Where element (row, col) of a tile with rows of COLS elements lies in shared memory.
 template <int COLS>
-__device__ int at(int row, int col) {
-  return row * COLS + col;
-}
+__device__ int at(int row, int col) { return row * COLS + col; }
 
 // Copies ROWS x COLS elements to shared memory, 16 bytes at a time; rows of gmem are ld apart.
 template <int ROWS, int COLS>
