@@ -92,8 +92,8 @@ __device__ void multiply_tile(Accumulator& acc, const half* smem_a, const half* 
 
 // Stores a warpgroup's part of a tile, 64x64 at a time: rmem -> smem -> gmem.
 __device__ void store_tile(const Accumulator& acc, half* staging, half* C, int first_m,
-                           int first_n, int M, int N) {
-  const int tid = threadIdx.x % 128, lane_id = tid % 32, warp_row = tid / 32 * WARP_M;
+                           int first_n, int M, int N, int warp_id, int lane_id) {
+  const int warp_row = warp_id * WARP_M;
 #pragma unroll
   for (int part = 0; part < BLOCK_M / WGMMA_M * (BLOCK_N / BOX_N); ++part) {
     const int m_wgmma = part / (BLOCK_N / BOX_N), box = part % (BLOCK_N / BOX_N);
@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(NUM_THREADS, 2)
   const int tiles_m = ceil_div(M, BLOCK_M), tiles_n = ceil_div(N, BLOCK_N);
   const int2 origin = tile_origin(blockIdx.x, tiles_m, tiles_n);
   const int block_m = origin.x, block_n = origin.y;
-  const int warp_id = __shfl_sync(~0u, threadIdx.x / 32, 0);  // uniform, and known to be
+  const int tid = threadIdx.x, warp_id = tid / 32, lane_id = tid % 32;
 
   const int num_k_tiles = ceil_div(K, BLOCK_K);
   // Starts the copy of one k tile into the ring; the barrier of its stage counts the bytes.
@@ -139,8 +139,7 @@ __global__ void __launch_bounds__(NUM_THREADS, 2)
                        full_bar);
   };
 
-  // One thread; where ptxas cannot tell, it puts a loop around each TMA instruction.
-  if (warp_id == 0 && ptx::elect_one()) {
+  if (tid == 0) {
     smem.label();
     for (int stage = 0; stage < NUM_STAGES; ++stage) ptx::mbarrier_init(&smem.full_bar[stage], 1);
     ptx::fence_mbarrier_init();
@@ -155,9 +154,9 @@ __global__ void __launch_bounds__(NUM_THREADS, 2)
     multiply_tile(acc, smem.a[stage], smem.b[stage][0], k_tile == 0);
     ptx::wgmma_wait_group<0>(acc);  // and has read its stage: refill it
     const int ahead = k_tile + NUM_STAGES;
-    if (warp_id == 0 && ahead < num_k_tiles && ptx::elect_one()) load_tile(ahead);
+    if (tid == 0 && ahead < num_k_tiles) load_tile(ahead);
   }
-  store_tile(acc, smem.c, C, block_m, block_n, M, N);
+  store_tile(acc, smem.c, C, block_m, block_n, M, N, warp_id, lane_id);
 }
 
 std::string supports(const Problem& p) { return needs_multiples(p, 1, 8, 8); }

@@ -136,8 +136,9 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
   const int tiles_m = ceil_div(M, BLOCK_M * CLUSTER_M), tiles_n = ceil_div(N, BLOCK_N);
   const int first_tile = blockIdx.x / CLUSTER_M, num_clusters = gridDim.x / CLUSTER_M;
   const int cta_rank = ptx::cluster_ctarank();
-  const int warp_id = __shfl_sync(~0u, threadIdx.x / 32, 0);  // uniform, and known to be
-  const int tid = threadIdx.x, wg_id = warp_id / 4;
+  const int tid = threadIdx.x;
+  const int warp_id = __shfl_sync(~0u, tid / 32, 0);  // uniform, and known to be
+  const int wg_id = warp_id / 4;
 
   const int num_k_tiles = ceil_div(K, BLOCK_K);
   // Starts the copy of one k tile into the ring; the barrier of its stage counts the bytes.

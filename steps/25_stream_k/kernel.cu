@@ -221,8 +221,9 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
   const int tiles_m = schedule.tiles_m, tiles_n = schedule.tiles_n;
   const int cluster = blockIdx.x / CLUSTER_M, num_k_tiles = schedule.num_k_tiles;
   const int cta_rank = ptx::cluster_ctarank();
-  const int warp_id = __shfl_sync(~0u, threadIdx.x / 32, 0);  // uniform, and known to be
-  const int tid = threadIdx.x, wg_id = warp_id / 4;
+  const int tid = threadIdx.x;
+  const int warp_id = __shfl_sync(~0u, tid / 32, 0);  // uniform, and known to be
+  const int wg_id = warp_id / 4;
 
   // Starts the copy of one k tile into the ring; the barrier of its stage counts the bytes.
   const auto load_tile = [&](uint32_t iter, int block_m, int block_n, int k_tile) {
