@@ -76,17 +76,6 @@ PTX_FN void wgmma_m64n152k16_f16(float (&acc)[76], uint64_t desc_a, uint64_t des
       : "memory");
 }
 template <Major MAJOR_A, Major MAJOR_B>
-PTX_FN void wgmma_m64n160k16_f16(float (&acc)[80], uint64_t desc_a, uint64_t desc_b,
-                                 int scale_d) {
-  asm volatile(
-      "{ .reg .pred p; setp.ne.b32 p, %82, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n160k16.f32.f16.f16 {" P0 ", " P32 ", " P64_8 ", " P72_8
-      "}, %80, %81, p, 1, 1, %83, %84; }"
-      : R32(0), R32(32), R8(64), R8(72)
-      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
-      : "memory");
-}
-template <Major MAJOR_A, Major MAJOR_B>
 PTX_FN void wgmma_m64n168k16_f16(float (&acc)[84], uint64_t desc_a, uint64_t desc_b,
                                  int scale_d) {
   asm volatile(
@@ -178,17 +167,6 @@ PTX_FN void wgmma_m64n152k16_bf16(float (&acc)[76], uint64_t desc_a, uint64_t de
       "wgmma.mma_async.sync.aligned.m64n152k16.f32.bf16.bf16 {" P0 ", " P32 ", " P64_8
       ", %72, %73, %74, %75}, %76, %77, p, 1, 1, %79, %80; }"
       : R32(0), R32(32), R8(64), R4(72)
-      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
-      : "memory");
-}
-template <Major MAJOR_A, Major MAJOR_B>
-PTX_FN void wgmma_m64n160k16_bf16(float (&acc)[80], uint64_t desc_a, uint64_t desc_b,
-                                  int scale_d) {
-  asm volatile(
-      "{ .reg .pred p; setp.ne.b32 p, %82, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n160k16.f32.bf16.bf16 {" P0 ", " P32 ", " P64_8 ", " P72_8
-      "}, %80, %81, p, 1, 1, %83, %84; }"
-      : R32(0), R32(32), R8(64), R8(72)
       : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
       : "memory");
 }
