@@ -62,11 +62,11 @@ def moved(step, gpu, size, kept, profile=None):
                 "smem": wavefronts * 128 / flop if wavefronts and step.unit != "wgmma" and
                 kernel_facts.read(step).copies != "none" else None}
     p = model.predict(step, gpu, size, "burst", kept=kept)
-    facts = kernel_facts.read(step)
+    facts = kernel_facts.read(step, config=counts.choice(step, kept, size))
     tile_flop = 2.0 * facts.get("BLOCK_M") * facts.get("BLOCK_N") * (facts.get("BLOCK_K") or 1)
     smem = p.cycles["shared memory"] * gpu["smem_bytes_clk_sm"] / tile_flop
     if step.unit == "wgmma":  # wgmma reads its operands itself: 64 rows of A and N of B for each k
-        n = facts.get("BLOCK_N")
+        n = facts.get("BLOCK_M" if facts.get("TRANSPOSED") else "BLOCK_N")
         smem = (64 + n) * 2.0 / (2 * 64 * n)
     return {"smem": smem, "l2": p.bytes["l2"] / flop,
             "hbm": (p.bytes["hbm"] + p.bytes["store"]) / flop}

@@ -51,6 +51,7 @@ TEST_CASE("commands and flags") {
   CHECK(o.benchmark_flags.size() == 1);
   CHECK(parse_options({"check"}).sizes.empty());
   CHECK(parse_options({"trust"}).trials == 20);
+  CHECK(parse_options({"describe", "--sizes", "64", "--sms", "132"}).sms == 132);
 
   CHECK(refusal({}) != "");
   CHECK(refusal({"measure"}) == "unknown command \"measure\": check, bench, tune, ceilings, trust "

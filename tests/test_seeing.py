@@ -253,6 +253,17 @@ class Predictions(unittest.TestCase):
             found = model.predict(step, self.gpu, (4096,) * 3, values=values, kept=self.kept)
             self.assertAlmostEqual(found.bytes["l2"] / base.bytes["l2"], factor)
 
+    def test_a_step_that_chooses_moves_what_its_choice_moves(self):
+        step = steps.one("29")
+        for n in (2048, 4096, 8192):
+            size = (n,) * 3
+            config = counts.choice(step, self.kept, size)
+            counted, (rows, columns) = (f(step, self.kept, size) for f in (counts.of, counts.shape))
+            fetched = counted["tma_load_bytes"][1] - counted.get("tma_multicast_bytes", (0, 0))[1]
+            found = model.predict(step, self.gpu, size, kept=self.kept).bytes["l2"] / n ** 3
+            # Tiles at the edge count whole here.
+            self.assertAlmostEqual(found / (fetched / (rows * columns)), 1, delta=0.04, msg=config)
+
     def test_counts_are_fresh(self):
         stale = [s.id for s in steps.everything() if not counts.is_fresh(s, self.kept)]
         if stale:

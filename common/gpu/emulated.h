@@ -33,7 +33,11 @@ struct Error : std::runtime_error {
 };
 
 inline std::string device_name() { return "emulated device"; }
-inline int num_sms() { return emu::num_sms(); }
+inline int& spared_sms() {  // as in cuda.h
+  static int spared = 0;
+  return spared;
+}
+inline int num_sms() { return emu::num_sms() - spared_sms(); }
 inline int max_smem_per_block() { return int(emu::kMaxSmem); }
 
 struct LaunchConfig {

@@ -33,9 +33,18 @@ int main(int argc, char** argv) {
     if (options.command == "tune") return tune_command(program, options);
     if (options.command == "trust") return trust_command(program, options);
     if (options.command == "mutate") return mutate_command(program, options);
-    printf("{\"step\": %s, \"base\": %s, \"arch\": %s, \"unit\": %s, \"device\": %s}\n",
+    // As many SMs as it is told: what a step chooses depends on that alone.
+    if (options.sms) gpu::spared_sms() = gpu::num_sms() - options.sms;
+    std::string choices;
+    if (const Candidates candidates = find_step(program.step).candidates)
+      for (const Size& size : options.sizes)
+        choices += (choices.empty() ? "" : ", ") + quoted(text(size)) + ": " +
+                   quoted(candidates(make_problem(size)).at(0));
+    printf("{\"step\": %s, \"base\": %s, \"arch\": %s, \"unit\": %s, \"choices\": {%s}, "
+           "\"device\": %s}\n",
            quoted(program.step).c_str(), quoted(program.base).c_str(),
-           quoted(program.arch).c_str(), quoted(program.unit).c_str(), describe_device().c_str());
+           quoted(program.arch).c_str(), quoted(program.unit).c_str(), choices.c_str(),
+           describe_device().c_str());
     return 0;
   } catch (const UsageError& e) {
     return fail(e.what(), 2);

@@ -32,7 +32,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
       {"ceilings", {"--regimes", "--json", "--commit", "--dirty"}},
       {"trust", {"--sizes", "--trials"}},
       {"mutate", {"--sizes", "--seed"}},
-      {"describe", {}}};
+      {"describe", {"--sizes", "--sms"}}};
   Options options;
   if (arguments.empty()) throw UsageError("a command is missing: check, bench, tune, ceilings, "
                                           "trust or describe");
@@ -61,6 +61,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
     if (name == "--seed") options.seed = uint64_t(parse_integer(value, name, 0, 1000000000));
     if (name == "--random") options.random = int(parse_integer(value, name, 1, 100000));
     if (name == "--trials") options.trials = int(parse_integer(value, name, 1, 1000));
+    if (name == "--sms") options.sms = int(parse_integer(value, name, 1, 1000));
     if (name == "--buffers") options.buffers = value;
     if (name == "--against") options.against = split(value, ',');
     if (name == "--skip") options.skip = split(value, ',');

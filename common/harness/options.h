@@ -15,7 +15,7 @@ constexpr const char* kUsage =
     "       PROGRAM ceilings --json FILE [--commit ID] [--dirty 0|1]\n"
     "       PROGRAM trust [--sizes MxNxK] [--trials N]\n"
     "       PROGRAM mutate [--sizes MxNxK,..] [--seed S]   (emulated device)\n"
-    "       PROGRAM describe\n"
+    "       PROGRAM describe [--sizes SIZE,.. (what it chooses for these)] [--sms N (there)]\n"
     "SIZE: 4096, MxNxK, or with a kind, 4096x512x64/NT-bf16 (kind.h)\n"
     "exit codes: 0 right or measured, 1 wrong, 2 usage or unsupported, 3 CUDA or memory";
 
@@ -26,6 +26,7 @@ struct Options {
   uint64_t seed = 1;
   int random = 0;  // check: so many random shapes
   int trials = 20;
+  int sms = 0;     // describe: of the GPU for which it chooses, 0: this one
   std::string buffers = "guarded";
   std::vector<std::string> against = {"base", "cublas", "ceiling"};  // bench
   std::vector<std::string> skip;                                    // tune

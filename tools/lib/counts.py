@@ -2,7 +2,8 @@
 device counts it (sectors per request, bank conflicts), and the registers that ptxas gave it.
 
 Counters grow with the number of blocks and, in each, linearly with K. So two runs at different K
-give what a block costs once (epilogue, prologue) and for each element of K. Kept in
+give what a block costs once (epilogue, prologue) and for each element of K. A step that chooses a
+tile by size (29) is asked what it takes at each of SIZES, and counted with that. Kept in
 tools/counts.json with a hash of the kernel; `./ladder predict --refresh` counts anew.
 """
 import hashlib
@@ -11,10 +12,12 @@ import re
 import tempfile
 from pathlib import Path
 
-from . import build, child, files, measure, paths
+from . import build, child, files, kernel_facts, measure, paths, sizes, term
 
 FILE = paths.ROOT / "tools" / "counts.json"
 SHAPE, SHAPE2 = (512, 512, 128), (512, 512, 256)
+SIZES = tuple((n,) * 3 for n in (2048, 4096, 6144, 8192, 12288, 16384))
+SMS = 132  # of the GPU that is asked about
 
 
 def digest(step):
@@ -30,10 +33,29 @@ def load():
         return {}
 
 
-def of(step, kept=None):
-    """{counter: (once, per k)} over a problem of SHAPE's M and N, or None if never counted."""
-    entry = (load() if kept is None else kept).get(step.id)
+def of(step, kept=None, size=None):
+    """{counter: (once, per k)} over a problem of `shape`'s M and N, or None if never counted."""
+    entry = _entry(step, kept, size)
     return {k: tuple(v) for k, v in entry["counts"].items()} if entry else None
+
+
+def shape(step, kept=None, size=None):
+    """M and N of the problem that was counted."""
+    return _entry(step, kept, size)["shape"]
+
+
+def choice(step, kept=None, size=None):
+    """The configuration that the step takes at this size, or None where it has no choice, or was
+    not asked."""
+    entry = (load() if kept is None else kept).get(step.id) or {}
+    return entry.get("choices", {}).get(sizes.text(size)) if size else None
+
+
+def _entry(step, kept, size):
+    kept = load() if kept is None else kept
+    entry = kept.get(step.id)
+    chosen = choice(step, kept, size)
+    return entry["chosen"][chosen] if chosen else entry
 
 
 def resources(step, sm, kept=None):
@@ -57,19 +79,48 @@ def refresh(ready, chosen, say=lambda *_: None):
     for step in stale:
         if step.id in failed:
             continue
-        found = []
-        for size in (SHAPE, SHAPE2):
-            outcome = measure.check(step, "emulated", [size], limit=600)
-            if not outcome.ok:
-                failed[step.id] = outcome.reason
-                break
-            found.append(measure.shapes(outcome)[0][3])
-        if len(found) == 2:
-            kept[step.id] = {"kernel": digest(step), "shape": list(SHAPE[:2]),
-                             "counts": _linear(*found), "resources": _compiled(ready, step)}
-            say(step.id)
+        try:
+            entry = {"kernel": digest(step), **_count(step, SHAPE[:2])}
+            if choices := _choices(step):
+                entry["choices"] = choices
+                entry["chosen"] = {c: _count(step, _shape_for(c), c)
+                                   for c in sorted(set(choices.values()))}
+        except term.UserError as error:
+            failed[step.id] = str(error)
+            continue
+        kept[step.id] = {**entry, "resources": _compiled(ready, step)}
+        say(step.id)
     files.write_json(FILE, dict(sorted(kept.items())))
     return failed
+
+
+def _count(step, m_n, config=None):
+    """What is kept of one shape: its M and N, and the counters of two K."""
+    found = []
+    for k in (SHAPE[2], SHAPE2[2]):
+        env = {"LADDER_GEMM_CONFIG": config} if config else None
+        outcome = measure.check(step, "emulated", [(*m_n, k)], limit=600, env=env)
+        if not outcome.ok:
+            raise term.UserError(outcome.reason)
+        found.append(measure.shapes(outcome)[0][3])
+    return {"shape": list(m_n), "counts": _linear(*found)}
+
+
+def _choices(step):
+    """{size: configuration} at SIZES, {} for a step that has one way only."""
+    done = child.run([build.program("emulated", step.id), "describe", "--sizes",
+                      ",".join(map(sizes.text, SIZES)), "--sms", SMS], limit=60)
+    try:
+        found = json.loads(done.out)["choices"]
+    except (ValueError, KeyError):
+        raise term.UserError(f"describe: {child.why(done, 60)}") from None
+    return {size: c for size, c in found.items() if kernel_facts.tile_of(c)}
+
+
+def _shape_for(config):
+    """M and N of two by two tiles, whole ones, for each CTA of a cluster."""
+    m, n, cluster_m, _ = kernel_facts.tile_of(config)
+    return 2 * m * cluster_m, 2 * n
 
 
 def _compiled(ready, step):

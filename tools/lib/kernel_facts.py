@@ -49,32 +49,43 @@ def code(text):
     return re.sub(r"/\*.*?\*/", "", re.sub(r"//[^\n]*", "", text), flags=re.S)
 
 
-def read(step, values=None):
-    """Facts of a step; `values` replaces constants (a sweep's or an occupancy table's)."""
+def tile_of(config):
+    """(rows, columns, CTAs of a cluster that share B, clusters of a column) of a configuration of
+    29, or None."""
+    found = re.match(r"(\d+)x(\d+)/c(\d+)x\d+/s\d+/g(\d+)/", config or "")
+    return tuple(map(int, found.groups())) if found else None
+
+
+def read(step, values=None, config=None):
+    """Facts of a step; `values` replaces constants (a sweep's or an occupancy table's), `config`
+    is what a step chose that has several tiles."""
     text = code(step.kernel.read_text(encoding="utf-8"))
     for header in sorted(step.folder.glob("*.h")):
         text = code(header.read_text(encoding="utf-8")) + text
-    return parse(text, values, step.id)
+    return parse(text, values, step.id, tile_of(config))
 
 
-def first_instance(text):
+def instance(text, tile=None):
     """A kernel for several tiles, `template <int BLOCK_M_, ...> struct Tile`: as for the first of
-    them, `using X = Tile<128, ...>`."""
+    them, `using X = Tile<128, ...>`, or the first with the columns of `tile` and room for its
+    rows."""
     parameter = r"(?:int|bool) (\w+_)(?: = (\w+))?"
     found = re.search(rf"template <((?:{parameter}(?:, )?)+)>\s*struct (\w+) \{{", text)
-    use = found and re.search(rf"using \w+ = {found[4]}<([^>]+)>;", text)
-    if not use:
+    uses = re.findall(rf"using \w+ = {found[4]}<([^>]+)>;", text) if found else []
+    fit = [use for use in uses if tile and use.split(",")[1].strip() == str(tile[1])
+           and int(use.split(",")[0]) >= tile[0]]
+    if not uses:
         return text
     names, defaults = zip(*re.findall(parameter, found[1]))
-    given = use[1].split(",")
+    given = min(fit, key=lambda use: int(use.split(",")[0]), default=uses[0]).split(",")
     values = [{"true": "1", "false": "0"}.get(v.strip(), v)
               for v in given + list(defaults[len(given):])]
     constants = [f"constexpr int {name} = {value};\n" for name, value in zip(names, values)]
     return "".join(constants) + text.replace(found[4] + "::", "")
 
 
-def parse(text, values=None, name="the kernel"):
-    text, facts = first_instance(code(text)), Facts()
+def parse(text, values=None, name="the kernel", tile=None):
+    text, facts = instance(code(text), tile), Facts()
     structs = dict(re.findall(r"struct (\w+)(?:\s*:\s*\w+)? \{(.*?)\n\};", text, re.S))
     for type_, list_ in re.findall(r"^\s*(?:static )?constexpr (int|unsigned|uint16_t|uint32_t|"
                                   r"int64_t|size_t|bool) ([^;]+);", text, re.M):
@@ -120,6 +131,8 @@ def parse(text, values=None, name="the kernel"):
     facts.tma_store = has(r"tma_store_[23]d")
     facts.stream_k = has(r"red_add_release")
     facts.multicast = has(r"tma_load_[23]d_multicast")
+    if tile:
+        facts.constants.update(zip(("BLOCK_M", "BLOCK_N", "CLUSTER_M", "GROUP_M"), tile))
     return facts
 
 

@@ -28,7 +28,7 @@ def time_limit(size_list, regimes=("burst", "sustained")):
     return 45 + 30 * len(size_list) * len(regimes) + work / 2e10
 
 
-def call(step, device, command, limit, progress=None, words="", on_word=None):
+def call(step, device, command, limit, progress=None, words="", on_word=None, env=None):
     """One child; its JSON goes through a file of its own."""
     said = words
 
@@ -43,7 +43,7 @@ def call(step, device, command, limit, progress=None, words="", on_word=None):
         file = Path(folder) / "child.json"
         line = [build.program(device, step.id), *command, "--json", file]
         # CUDA counts GPUs by speed unless told otherwise; nvidia-smi counts by slot.
-        env = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+        env = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", **(env or {})}
         tick = (lambda s: progress.show(f"{step.id}: {said}, {s:.0f} s")) if progress else None
         try:
             ran = child.run(line, limit=limit, env=env, tick=tick, on_line=on_line)
@@ -94,7 +94,8 @@ def bench(step, size_list, regimes, commit="", dirty=True, extra=(), progress=No
     return outcome
 
 
-def check(step, device, size_list=(), seed=None, progress=None, limit=None, random=None):
+def check(step, device, size_list=(), seed=None, progress=None, limit=None, random=None,
+          env=None):
     command = ["check"]
     if random:
         command += ["--random", random]
@@ -105,7 +106,7 @@ def check(step, device, size_list=(), seed=None, progress=None, limit=None, rand
     work = sum(sizes.flops(s) for s in size_list) + (random or 0) * 1e8
     # The emulated device does some 30 MFLOP/s in the slowest steps.
     limit = limit or (120 + work / 1e10 if device == "gpu" else 300 + work / 1e7)
-    return call(step, device, command, limit, progress, "checking")
+    return call(step, device, command, limit, progress, "checking", env=env)
 
 
 def shapes(outcome):

@@ -53,8 +53,8 @@ def predict(step, gpu, size, regime="burst", values=None, kept=None, ceilings=No
     """A Prediction; UserError where something about the step is unknown. `gpu` is an entry of
     gpus.json; `values` replaces constants; `ceilings` {unit: TFLOPS} replaces gpu's."""
     kept = counts.load() if kept is None else kept
-    facts = kernel_facts.read(step, values)
-    counted = counts.of(step, kept)
+    facts = kernel_facts.read(step, values, counts.choice(step, kept, size))
+    counted = counts.of(step, kept, size)
     if not counted:
         raise UserError(f"{step.id} was never counted: ./ladder predict --refresh")
     if step.unit not in gpu["flop_clk_sm"]:
@@ -65,7 +65,7 @@ def predict(step, gpu, size, regime="burst", values=None, kept=None, ceilings=No
                                           static + (facts.dynamic_smem or 0))
     if not p.blocks_sm:
         raise UserError(f"{step.id} does not fit an SM of {gpu['name']}: {limit}")
-    tile = Tile(facts, counted, kept[step.id]["shape"], size, gpu, step.unit)
+    tile = Tile(facts, counted, counts.shape(step, kept, size), size, gpu, step.unit)
     _traffic(p, tile)
     ceiling = (ceilings or gpu.get("ceiling_tflops", {}).get(regime, {})).get(step.unit)
     cost = gpu.get("traffic_cost", {}).get(regime, {})
