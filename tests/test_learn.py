@@ -99,6 +99,20 @@ class Command(Sandbox):
         self.assertIn("2 mistakes  (in work/: 10_hunt1 10_hunt2)", listed)
         self.assertIn("exercise 10  double buffering\n", listed)
 
+    def test_hunt_in_a_header(self):
+        (self.folder / "tile.h").write_text("int tile();  // here\n")
+        (self.folder / "hunts").write_text(HUNT.replace("constexpr int BLOCK_K", "int tile();"))
+        self.assertEqual(self.ladder("learn", "hunt", "10", "--seed", "2").returncode, 0)
+        mine = self.root / "work" / "10_hunt2"
+        self.assertEqual((mine / "tile.h").read_text(), "\n")
+        self.assertIn("a header beside it", (mine / "TASK.md").read_text())
+        self.assertIn("changed: nothing yet", self.ladder("learn", "grade", "10_hunt2").stdout)
+        (mine / "tile.h").write_text("int tile();\n")
+        self.assertNotIn("nothing yet", self.ladder("learn", "grade", "10_hunt2").stdout)
+        again = self.ladder("learn", "hunt", "10", "--seed", "2", "--again")
+        self.assertEqual(again.returncode, 0)
+        self.assertEqual((mine / "tile.h.before").read_text(), "int tile();\n")
+
     def test_untouched(self):
         self.ladder("learn", "exercise", "10")
         self.ladder("learn", "hunt", "10")
@@ -231,7 +245,7 @@ class Texts(unittest.TestCase):
         self.assertGreaterEqual(len(found), 12)
         for one in found:
             with self.subTest(one.id):
-                self.assertIn(one.id, one.start_text())
+                self.assertIn(one.id, one.start_texts()["kernel.cu"])
         numbers = {h.step.number for h in found}
         there = {s.number for s in steps.everything()}
         self.assertEqual(({10, 12, 15, 18, 19} | set(range(21, 30))) & there - numbers, set())
@@ -411,9 +425,13 @@ class OnTheEmulatedDevice(unittest.TestCase):
         cls.hunts = learn.hunts()
         cls.exercises = learn.exercises()
         cls.graded = [e for e in cls.exercises if FULL or e.step.id[:2] in GRADED]
-        cls.copies = {h.id: learn_grade.copy(h, h.start_text()) for h in cls.hunts}
+        cls.copies = {}
         for one in cls.hunts:
-            learn.copy_included(one.step.folder, cls.copies[one.id].folder)
+            texts = one.start_texts()
+            copy = cls.copies[one.id] = learn_grade.copy(one, texts["kernel.cu"])
+            learn.copy_included(one.step.folder, copy.folder)
+            for file in texts.keys() - {"kernel.cu"}:
+                (copy.folder / file).write_text(texts[file], encoding="utf-8")
         for one in cls.graded:
             reference = one.step.kernel.read_text(encoding="utf-8")
             for name, text in [("wrong", wrong(reference)), ("reference", reference),

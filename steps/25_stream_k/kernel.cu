@@ -8,6 +8,7 @@
 // Shapes: any M; N and K multiples of 8 (TMA rows of 16 bytes).
 #include "common/step.h"
 #include "few_tiles.h"
+#include "stream_k.h"
 
 namespace {
 
@@ -23,42 +24,12 @@ constexpr int NUM_CONSUMERS = 2;
 constexpr int NUM_THREADS = NUM_CONSUMERS * 128 + 32;  // and one producer warp
 constexpr int NUM_STAGES = 4;
 constexpr int GROUP_M = 8;  // rasterization: clusters along M before the next column
-constexpr int MIN_IDLE = 16;   // k tiles an SM would idle: for less, cutting does not pay
-constexpr int MIN_SHARE = 8;   // k tiles of a share at least
 constexpr uint16_t ALL_CTAS = (1 << CLUSTER_M) - 1;
 static_assert(BLOCK_M == NUM_CONSUMERS * WG_M, "each consumer takes 64 rows, the M of wgmma");
 static_assert(BLOCK_N == 256, "the multiplication below is m64n256k16");
 static_assert(BLOCK_K * sizeof(half) == 128, "a row of A in shared memory is one swizzle row");
 static_assert(BLOCK_N / BOX_N % CLUSTER_M == 0, "the CTAs of a cluster share the boxes of B");
-
-// Output tile and the k tiles of it that one cluster multiplies.
-struct Work {
-  int tile, k_begin, k_end;
-};
-
-// How tiles are dealt to clusters. Tiles 0 to cut_tiles - 1 are laid end to end along K, and every
-// cluster takes one stretch. The others follow whole and hide the wait for the sums of the first.
-struct Schedule {
-  int tiles_m, tiles_n, num_k_tiles, num_clusters;
-  int cut_tiles, share, longer;  // k tiles of a stretch; the first `longer` clusters get one more
-
-  __device__ int begin_of(int cluster) const {
-    return min(cluster * share + min(cluster, longer), cut_tiles * num_k_tiles);
-  }
-  __device__ int cluster_of(int k_tile) const {  // whose stretch this k tile is in
-    const int in_longer = longer * (share + 1);
-    return k_tile < in_longer ? k_tile / (share + 1) : longer + (k_tile - in_longer) / share;
-  }
-  __device__ int pieces_of(int cluster, Work (&piece)[2]) const {  // returns how many
-    int n = 0;
-    for (int k = begin_of(cluster), end = begin_of(cluster + 1); k < end; ++n) {
-      const int tile = k / num_k_tiles, start = tile * num_k_tiles;
-      piece[n] = {tile, k - start, min(end - start, num_k_tiles)};
-      k = start + num_k_tiles;
-    }
-    return n;
-  }
-};
+static_assert(PARTS == CLUSTER_M * NUM_CONSUMERS && GROUPS == BLOCK_N / 8, "as in stream_k.h");
 
 struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle needs
   half a[NUM_STAGES][BLOCK_M * BLOCK_K];                 // [BLOCK_M][64]
@@ -66,8 +37,7 @@ struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle need
   half c[NUM_CONSUMERS][2][WG_M * BOX_N];                // [consumer][even, odd box][64][64]
   uint64_t full_bar[NUM_STAGES];
   uint64_t empty_bar[NUM_STAGES];
-  Work piece[2];  // of cut tiles: a stretch is no longer than a tile, so it touches two at most
-  int num_pieces;
+  Pieces pieces;
 
   __device__ void label() {
     for (int stage = 0; stage < NUM_STAGES; ++stage) {
@@ -77,11 +47,9 @@ struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle need
       ptx::label(&empty_bar[stage], sizeof(uint64_t), "empty_bar", stage);
     }
     ptx::label(c, sizeof(c), "C");
-    ptx::label(piece, sizeof(piece), "piece");
-    ptx::label(&num_pieces, sizeof(num_pieces), "num_pieces");
+    ptx::label(&pieces, sizeof(pieces), "pieces");
   }
 };
-constexpr int PARTS = CLUSTER_M * NUM_CONSUMERS;  // warpgroups that hold a tile
 constexpr int STAGE_BYTES = sizeof(SharedStorage::a[0]) + sizeof(SharedStorage::b[0]);
 constexpr int A_K16_BYTES = WGMMA_K * sizeof(half);          // 16 k further in a row of A,
 constexpr int B_K16_BYTES = WGMMA_K * BOX_N * sizeof(half);  // 16 rows of k further in a box of B
@@ -160,71 +128,21 @@ __device__ void store_tile(const Accumulator& acc, SharedStorage& smem, int wg_i
   }
 }
 
-// Where this thread leaves its part of a piece: every 128th float4, one for each 8 columns.
-// cluster + tile numbers the pieces: from each to the next, one of the two goes up by one.
-__device__ float4* sums_of(float4* workspace, int cluster, int tile, int part) {
-  const int64_t block = int64_t(cluster + tile) * PARTS + part;
-  return workspace + block * (BLOCK_N / 8) * 128 + threadIdx.x % 128;
-}
-
-// One warpgroup: of n clusters that share a tile, each adds up all sums of an n-th of its columns,
-// in the order of K. They can wait for each other, since all clusters of the grid are resident.
-__device__ void add_up(int tile, int cluster, int cta_rank, int wg_id, const Schedule& schedule,
-                       float4* workspace, int* arrived, half* C, int M, int N) {
-  const int tid = threadIdx.x % 128, part = cta_rank * NUM_CONSUMERS + wg_id;
-  const int first = schedule.cluster_of(tile * schedule.num_k_tiles);
-  const int last = schedule.cluster_of((tile + 1) * schedule.num_k_tiles - 1), n = last - first + 1;
-  int* flag = &arrived[tile * PARTS + part];
-  if (tid == 0) {
-    ptx::wait_until(flag, n);
-    ptx::red_add_relaxed(flag, 1);  // has seen it
-  }
-  ptx::bar_sync(1 + wg_id, 128);
-  const auto [block_m, block_n] = tile_origin(tile, cta_rank, schedule.tiles_m, schedule.tiles_n);
-  const int row = block_m + wg_id * WG_M + tid / 32 * WARP_M + tid % 32 / 4;
-  const int end = (cluster - first + 1) * (BLOCK_N / 8) / n;
-  for (int j = (cluster - first) * (BLOCK_N / 8) / n; j < end; j += 4) {  // groups of 8 columns
-    float4 sums[4] = {};
-    for (int c = first; c <= last; c += 8) {  // 8 clusters by 4 groups, all in flight at once
-      float4 loaded[32] = {};
-#pragma unroll
-      for (int i = 0; i < 32; ++i)
-        if (c + i / 4 <= last && j + i % 4 < end)
-          loaded[i] = sums_of(workspace, c + i / 4, tile, part)[(j + i % 4) * 128];
-#pragma unroll
-      for (int i = 0; i < 32; ++i) {
-        float4& sum = sums[i % 4];
-        sum.x += loaded[i].x, sum.y += loaded[i].y, sum.z += loaded[i].z, sum.w += loaded[i].w;
-      }
-    }
-    for (int i = 0; i < 4 && j + i < end; ++i) {
-      const int col = block_n + (j + i) * 8 + tid % 4 * 2;
-      const uint32_t top = ptx::cvt_f16x2(sums[i].x, sums[i].y);
-      const uint32_t bottom = ptx::cvt_f16x2(sums[i].z, sums[i].w);
-      if (row < M && col < N) *reinterpret_cast<uint32_t*>(&C[int64_t(row) * N + col]) = top;
-      if (row + 8 < M && col < N)
-        *reinterpret_cast<uint32_t*>(&C[int64_t(row + 8) * N + col]) = bottom;
-    }
-  }
-  if (tid == 0 && cluster == first) {  // all have seen it: new for the next launch
-    ptx::wait_until(flag, 2 * n);
-    *flag = 0;
-  }
-}
-
 __global__ void __launch_bounds__(NUM_THREADS, 1)
     gemm_kernel(const __grid_constant__ CUtensorMap tmap_a,
                 const __grid_constant__ CUtensorMap tmap_b,
                 const __grid_constant__ CUtensorMap tmap_c, half* C, int M, int N,
-                const Schedule schedule, float4* workspace, int* arrived) {
+                const Schedule schedule, const Workspace workspace) {
   auto& smem = *static_cast<SharedStorage*>(ptx::dynamic_smem());
-  const int tiles_m = schedule.tiles_m, tiles_n = schedule.tiles_n;
-  const int cluster = blockIdx.x / CLUSTER_M, num_k_tiles = schedule.num_k_tiles;
+  const int tiles_m = ceil_div(M, BLOCK_M * CLUSTER_M), tiles_n = ceil_div(N, BLOCK_N);
+  const int cluster = blockIdx.x / CLUSTER_M;
   const int cta_rank = ptx::cluster_ctarank();
   const int tid = threadIdx.x;
   const int warp_id = __shfl_sync(~0u, tid / 32, 0);  // uniform, and known to be
   const int wg_id = warp_id / 4;
 
+  // This cluster's i-th work: pieces of cut tiles come first, then whole tiles.
+  const auto work_at = [&](int i) { return schedule.work_of(cluster, smem.pieces, i); };
   // Starts the copy of one k tile into the ring; the barrier of its stage counts the bytes.
   const auto load_tile = [&](uint32_t iter, int block_m, int block_n, int k_tile) {
     const int stage = iter % NUM_STAGES, phase = iter / NUM_STAGES & 1;
@@ -246,58 +164,49 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
       ptx::mbarrier_init(&smem.empty_bar[stage], NUM_CONSUMERS * CLUSTER_M);
     }
     ptx::fence_mbarrier_init();
-    smem.num_pieces = schedule.pieces_of(cluster, smem.piece);
+    schedule.find_pieces(smem.pieces, cluster);
   }
   ptx::cluster_sync();  // no CTA sends before the other's barriers exist
 
-  const auto work_at = [&](int i) -> Work {
-    if (i < smem.num_pieces) return smem.piece[i];
-    const int whole = schedule.cut_tiles + cluster + (i - smem.num_pieces) * schedule.num_clusters;
-    return {whole, 0, num_k_tiles};
-  };
   uint32_t iter = 0;  // k tiles so far, over all output tiles: the ring never stops in between
   if (wg_id == NUM_CONSUMERS) {  // producer warp: one thread keeps the ring full
     if (ptx::elect_one())
       for (int w = 0; work_at(w).tile < tiles_m * tiles_n; ++w) {
-        const Work work = work_at(w);
-        const auto [block_m, block_n] = tile_origin(work.tile, cta_rank, tiles_m, tiles_n);
-        for (int k_tile = work.k_begin; k_tile < work.k_end; ++k_tile, ++iter)
-          load_tile(iter, block_m, block_n, k_tile);
+        const auto [tile, first_k_tile, num_k_tiles] = work_at(w);
+        const auto [block_m, block_n] = tile_origin(tile, cta_rank, tiles_m, tiles_n);
+        for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile, ++iter)
+          load_tile(iter, block_m, block_n, first_k_tile + k_tile);
       }
     __syncwarp();  // the barrier at the end takes whole warps
   } else {  // consumer warpgroups
     const int part = cta_rank * NUM_CONSUMERS + wg_id;
     Accumulator acc = {};  // never read; ptxas 12 wants a value (C7515)
     for (int w = 0; work_at(w).tile < tiles_m * tiles_n; ++w) {
-      const Work work = work_at(w);
-      for (int k_tile = work.k_begin; k_tile < work.k_end; ++k_tile, ++iter) {
+      const auto [tile, first_k_tile, num_k_tiles] = work_at(w);
+      for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile, ++iter) {
         const int stage = iter % NUM_STAGES, phase = iter / NUM_STAGES & 1;
         ptx::mbarrier_wait(&smem.full_bar[stage], phase);
-        multiply_tile(acc, &smem.a[stage][wg_id * WG_M * BLOCK_K], smem.b[stage][0],
-                      k_tile == work.k_begin);
+        multiply_tile(acc, &smem.a[stage][wg_id * WG_M * BLOCK_K], smem.b[stage][0], k_tile == 0);
         ptx::wgmma_wait_group<1>(acc);  // the group before has read its stage: release that
-        if (k_tile > work.k_begin && tid % 128 < CLUSTER_M)  // in both CTAs: B came from both
+        if (k_tile > 0 && tid % 128 < CLUSTER_M)  // in both CTAs: B came from both
           ptx::mbarrier_arrive_remote(&smem.empty_bar[(iter - 1) % NUM_STAGES], tid % 128);
       }
-      const auto [block_m, block_n] = tile_origin(work.tile, cta_rank, tiles_m, tiles_n);
+      const auto [block_m, block_n] = tile_origin(tile, cta_rank, tiles_m, tiles_n);
       ptx::wgmma_wait_group<0>(acc);
       if (tid % 128 < CLUSTER_M)
         ptx::mbarrier_arrive_remote(&smem.empty_bar[(iter - 1) % NUM_STAGES], tid % 128);
-      if (work.k_end - work.k_begin == num_k_tiles) {
-        store_tile(acc, smem, wg_id, &tmap_c, block_m + wg_id * WG_M, block_n);
+      if (num_k_tiles < schedule.num_k_tiles) {  // a piece
+        leave_sums(acc, workspace, cluster, tile, part, wg_id);
         continue;
       }
-      float4* sums = sums_of(workspace, cluster, work.tile, part);
-#pragma unroll
-      for (int i = 0; i < BLOCK_N / 2; i += 4)
-        sums[i / 4 * 128] = make_float4(acc[i], acc[i + 1], acc[i + 2], acc[i + 3]);
-      ptx::bar_sync(1 + wg_id, 128);
-      if (tid % 128 == 0) ptx::red_add_release(&arrived[work.tile * PARTS + part], 1);
+      store_tile(acc, smem, wg_id, &tmap_c, block_m + wg_id * WG_M, block_n);
     }
-    // Fixup, once all that this cluster owes others is in the workspace.
-    for (int w = 0; w < smem.num_pieces; ++w)
-      if (smem.piece[w].k_end - smem.piece[w].k_begin < num_k_tiles)
-        add_up(smem.piece[w].tile, cluster, cta_rank, wg_id, schedule, workspace, arrived, C, M, N);
+    for (int w = 0; w < smem.pieces.count; ++w) {  // fixup: all that is owed to others is there
+      const int tile = work_at(w).tile;
+      const auto [block_m, block_n] = tile_origin(tile, cta_rank, tiles_m, tiles_n);
+      add_up(workspace, schedule, cluster, tile, part, wg_id, C, block_m + wg_id * WG_M, block_n, M,
+             N);
+    }
     ptx::tma_store_wait_group_read<0>();  // shared memory must outlive the stores that read it
   }
   ptx::cluster_sync();  // and whatever the other CTA sends here
@@ -313,35 +222,23 @@ Launch prepare(const Problem& p) {
   const CUtensorMap tmap_a = gpu::tensor_map_2d(p.A, M, K, K, BLOCK_M, BLOCK_K, Swizzle::b128);
   const CUtensorMap tmap_b = gpu::tensor_map_2d(p.B, K, N, N, BLOCK_K, BOX_N, Swizzle::b128);
   const CUtensorMap tmap_c = gpu::tensor_map_2d(p.C, M, N, N, WG_M, BOX_N, Swizzle::b128);
+  const int tiles = ceil_div(M, BLOCK_M * CLUSTER_M) * ceil_div(N, BLOCK_N);
   gpu::LaunchConfig config;
   config.block = dim3(NUM_THREADS);
   config.cluster = dim3(CLUSTER_M);
   config.dynamic_smem = sizeof(SharedStorage);
   gpu::allow_dynamic_smem(gemm_kernel, config.dynamic_smem);
   const int max_clusters = gpu::max_active_clusters(gemm_kernel, config);
-
-  Schedule schedule{};
-  schedule.tiles_m = ceil_div(M, BLOCK_M * CLUSTER_M), schedule.tiles_n = ceil_div(N, BLOCK_N);
-  schedule.num_k_tiles = ceil_div(K, BLOCK_K);
-  const int tiles = schedule.tiles_m * schedule.tiles_n, waves = ceil_div(tiles, max_clusters);
-  int sharers = 1;
-  if ((waves * max_clusters - tiles) * int64_t(schedule.num_k_tiles) >= max_clusters * MIN_IDLE) {
-    schedule.cut_tiles = tiles % max_clusters;
-    const int k_tiles = schedule.cut_tiles * schedule.num_k_tiles;
-    sharers = std::max(std::min(k_tiles / MIN_SHARE, max_clusters), schedule.cut_tiles);
-    if (sharers >= 2 * schedule.cut_tiles) sharers -= sharers % schedule.cut_tiles;  // 1 piece each
-    schedule.share = k_tiles / sharers, schedule.longer = k_tiles % sharers;
-  }
-  schedule.num_clusters = std::min(std::max(tiles, sharers), max_clusters);
+  const Schedule schedule = make_schedule(tiles, ceil_div(K, BLOCK_K), max_clusters);
   config.grid = dim3(schedule.num_clusters * CLUSTER_M);
-  const size_t pieces = schedule.cut_tiles + sharers;
-  const auto workspace = std::make_shared<gpu::Buffer>(
-      pieces * CLUSTER_M * BLOCK_M * BLOCK_N * sizeof(float), "workspace");
+  const size_t pieces = schedule.cut_tiles + schedule.sharers;
+  const auto sums =
+      std::make_shared<gpu::Buffer>(pieces * PARTS * GROUPS * 128 * sizeof(float4), "workspace");
   const auto arrived = std::make_shared<gpu::Buffer>(pieces * PARTS * sizeof(int), "arrived");
   gpu::fill(arrived->get(), 0, arrived->bytes());
   return [=](gpu::Stream stream) {
-    gpu::launch(stream, config, gemm_kernel, tmap_a, tmap_b, tmap_c, C, M, N, schedule,
-                workspace->get<float4>(), arrived->get<int>());
+    const Workspace workspace = {sums->get<float4>(), arrived->get<int>()};
+    gpu::launch(stream, config, gemm_kernel, tmap_a, tmap_b, tmap_c, C, M, N, schedule, workspace);
   };
 }
 

@@ -143,7 +143,8 @@ def put(name, headers_of, texts, again):
         if not again:
             raise UserError(f"{paths.shown(target)}/kernel.cu is there already: go on with it, or "
                             "start over with --again (it is kept as kernel.cu.before)")
-        (target / "kernel.cu").replace(target / "kernel.cu.before")
+        for file in texts.keys() - {"TASK.md"}:
+            (target / file).replace(target / f"{file}.before")
     copy_included(headers_of, target)
     for file, text in texts.items():
         files.write_text(target / file, text)
@@ -174,22 +175,28 @@ class Hunt:
     def id(self):
         return f"{self.step.id[:2]}_hunt{self.seed}"
 
-    def plant(self, text):
-        """The kernel with the mistake in it. Each `old` must be there exactly once."""
+    def plant(self, texts):
+        """Puts the mistake into the files. Each `old` must be in one of them, exactly once."""
         for old, new in self.edits:
-            if text.count(old) != 1:
+            times = sum(text.count(old) for text in texts.values())
+            if times != 1:
                 raise UserError(f"{self.step.id}, hunt {self.seed}: '{old}' is in its kernel "
-                                f"{text.count(old)} times, not once")
+                                f"{times} times, not once")
+            file, text = next((f, t) for f, t in texts.items() if old in t)
             # Where a statement goes, its comment goes too.
             at, end = text.index(old), text.index(old) + len(old)
-            text = text[:at] + (new + text[end:] if new else text[text.index("\n", end):])
-        return text
+            texts[file] = text[:at] + (new + text[end:] if new else text[text.index("\n", end):])
 
-    def start_text(self):
-        kernel = self.step.kernel.read_text(encoding="utf-8")
-        return (f"// {self.id}: the kernel of {self.step.id} with one mistake planted. The task: "
-                f"TASK.md\n// base: {self.step.id}\n// arch: {self.step.arch}\n"
-                f"// unit: {self.step.unit}\n" + self.plant(body(kernel)))
+    def start_texts(self):
+        """{file: text}: kernel.cu and the headers beside it."""
+        texts = {file.name: file.read_text(encoding="utf-8")
+                 for file in [self.step.kernel, *sorted(self.step.folder.glob("*.h"))]}
+        texts["kernel.cu"] = (
+            f"// {self.id}: the kernel of {self.step.id} with one mistake planted. The task: "
+            f"TASK.md\n// base: {self.step.id}\n// arch: {self.step.arch}\n"
+            f"// unit: {self.step.unit}\n" + body(texts["kernel.cu"]))
+        self.plant(texts)
+        return texts
 
 
 def hunts(step=None):
@@ -244,7 +251,7 @@ def hunt(word, seed):
 HUNT_TASK = """\
 # Bug hunt {id}
 
-This is the kernel of {step} with one mistake in how it waits, signals, counts or addresses.
+This is the kernel of {step} with one mistake in how it waits, signals, counts or addresses{where}.
 Most of such mistakes give the right product on most runs, or hang a GPU. Find it and mend it,
 without making the kernel wait more than it must (and without looking at the original).
 
@@ -256,8 +263,11 @@ without making the kernel wait more than it must (and without looking at the ori
 
 
 def put_hunt(one, again=False):
-    task = HUNT_TASK.format(id=one.id, step=one.step.id, number=one.step.id[:2], seed=one.seed)
-    return put(one.id, one.step.folder, {"kernel.cu": one.start_text(), "TASK.md": task}, again)
+    texts = one.start_texts()
+    where = " (perhaps in a header beside it)" if len(texts) > 1 else ""
+    task = HUNT_TASK.format(id=one.id, step=one.step.id, number=one.step.id[:2], seed=one.seed,
+                            where=where)
+    return put(one.id, one.step.folder, {**texts, "TASK.md": task}, again)
 
 
 # ---- what is in work/ ----------------------------------------------------------------------------

@@ -37,7 +37,7 @@ def clear():
 
 def grade(subject, text, ready, device=None):
     """Yields (stage, OK, FAIL or SKIP, words, report). Ends at the first FAIL."""
-    if text == subject_start(subject):
+    if untouched(subject, text):
         yield "changed", FAIL, f"nothing yet: work/{subject.id}/kernel.cu is as it was put", ""
         return
     mine = copy(subject, text)
@@ -72,9 +72,13 @@ def grade(subject, text, ready, device=None):
     yield from on_gpu(subject, mine, gpu, ready)
 
 
-def subject_start(subject):
-    return (learn.start_text(subject) if isinstance(subject, learn.Exercise)
-            else subject.start_text())
+def untouched(subject, text):
+    if isinstance(subject, learn.Exercise):
+        return text == learn.start_text(subject)
+    start = subject.start_texts()
+    return text == start.pop("kernel.cu") and all(
+        (learn.WORK / subject.id / file).read_text(encoding="utf-8") == was
+        for file, was in start.items())
 
 
 def emulated(subject, mine):
