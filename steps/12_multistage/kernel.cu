@@ -101,8 +101,8 @@ __global__ void __launch_bounds__(NUM_THREADS)
   for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
     const int stage = k_tile % NUM_STAGES, ahead = k_tile + NUM_STAGES - 1;
     ptx::cp_async_wait_group<NUM_STAGES - 2>();  // this thread's part of this tile has landed,
-    __syncthreads();  // and with this everyone's; also, all have read the tile before this one,
-    load_stage(ahead % NUM_STAGES, ahead);  // whose buffer is filled anew
+    __syncthreads();  // and now everyone's; and all have read the tile whose buffer is refilled
+    load_stage(ahead % NUM_STAGES, ahead);
     ptx::cp_async_commit_group();
 #pragma unroll
     for (int k_inner = 0; k_inner < BLOCK_K / MMA_K; ++k_inner) {

@@ -21,7 +21,8 @@ constexpr int NUM_THREADS = (BLOCK_M / WARP_M) * (BLOCK_N / WARP_N) * 32;
 static_assert(BLOCK_M % WARP_M == 0 && BLOCK_N % WARP_N == 0, "warps must fill the tile");
 static_assert(WARP_M % MMA_M == 0 && WARP_N % MMA_N == 0, "instructions must fill the warp's tile");
 static_assert(WARP_N % (2 * MMA_N) == 0, "one ldmatrix.x4 reads B for two instructions");
-static_assert(BLOCK_K % (2 * MMA_K) == 0 && COPY_FROM < 2, "two sets take turns; one k copies");
+static_assert(BLOCK_K % (2 * MMA_K) == 0, "two sets of fragments take turns within a tile");
+static_assert(COPY_FROM < BLOCK_K / MMA_K, "one k at least has copies");
 static_assert(NUM_STAGES >= 2, "one stage is read while another is filled");
 static_assert(NUM_THREADS <= 1024, "a block has at most 1024 threads");
 
@@ -109,8 +110,7 @@ __global__ void __launch_bounds__(NUM_THREADS)
   for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
     const int stage = k_tile % NUM_STAGES, ahead = k_tile + NUM_STAGES - 1;
     ptx::cp_async_wait_group<NUM_STAGES - 2>();  // this thread's part of this tile has landed,
-    __syncthreads();  // and with this everyone's; also, all have read the tile before this one,
-                      // whose buffer is filled anew
+    __syncthreads();  // and now everyone's; and all have read the tile whose buffer is refilled
 #pragma unroll
     for (int k_inner = 0; k_inner < BLOCK_K / MMA_K; ++k_inner) {
       const int set = k_inner % 2;  // is read, while the other one, a k_inner older, multiplies

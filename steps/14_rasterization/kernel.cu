@@ -13,7 +13,7 @@ constexpr int BLOCK_N = 256;
 constexpr int BLOCK_K = 64;
 constexpr int WARP_M = 64;
 constexpr int WARP_N = 64;
-constexpr int GROUP_M = 16;
+constexpr int GROUP_M = 16;  // rasterization: tiles along M before the next column
 constexpr int COPY_FROM = 1;  // the first k_inner of a tile with copies
 constexpr int MMA_M = 16, MMA_N = 8, MMA_K = 16;
 constexpr int MMA_ROWS = WARP_M / MMA_M, MMA_COLS = WARP_N / MMA_N;  // in a warp's tile
@@ -21,7 +21,8 @@ constexpr int NUM_THREADS = (BLOCK_M / WARP_M) * (BLOCK_N / WARP_N) * 32;
 static_assert(BLOCK_M % WARP_M == 0 && BLOCK_N % WARP_N == 0, "warps must fill the tile");
 static_assert(WARP_M % MMA_M == 0 && WARP_N % MMA_N == 0, "instructions must fill the warp's tile");
 static_assert(WARP_N % (2 * MMA_N) == 0, "one ldmatrix.x4 reads B for two instructions");
-static_assert(BLOCK_K % (2 * MMA_K) == 0 && COPY_FROM < 2, "two sets take turns; one k copies");
+static_assert(BLOCK_K % (2 * MMA_K) == 0, "two sets of fragments take turns within a tile");
+static_assert(COPY_FROM < BLOCK_K / MMA_K, "one k at least has copies");
 static_assert(NUM_THREADS <= 1024, "a block has at most 1024 threads");
 
 template <int NUM_STAGES>
@@ -93,7 +94,7 @@ __global__ void __launch_bounds__(NUM_THREADS)
   }
   const int tiles_m = ceil_div(M, BLOCK_M), tiles_n = ceil_div(N, BLOCK_N);
   const int2 origin = tile_origin(blockIdx.x, tiles_m, tiles_n);
-  const int block_m = origin.x, block_n = origin.y;
+  int block_m = origin.x, block_n = origin.y;
   const int warp_id = threadIdx.x / 32, lane_id = threadIdx.x % 32;
   const int warp_m = warp_id / (BLOCK_N / WARP_N) * WARP_M;
   const int warp_n = warp_id % (BLOCK_N / WARP_N) * WARP_N;
@@ -123,8 +124,7 @@ __global__ void __launch_bounds__(NUM_THREADS)
   for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
     const int stage = k_tile % NUM_STAGES, ahead = k_tile + NUM_STAGES - 1;
     ptx::cp_async_wait_group<NUM_STAGES - 2>();  // this thread's part of this tile has landed,
-    __syncthreads();  // and with this everyone's; also, all have read the tile before this one,
-                      // whose buffer is filled anew
+    __syncthreads();  // and now everyone's; and all have read the tile whose buffer is refilled
 #pragma unroll
     for (int k_inner = 0; k_inner < BLOCK_K / MMA_K; ++k_inner) {
       const int set = k_inner % 2;  // is read, while the other one, a k_inner older, multiplies

@@ -8,12 +8,12 @@
 
 namespace {
 
-constexpr int BLOCK_M = 128;
-constexpr int BLOCK_N = 192;
+constexpr int BLOCK_M = 192;
+constexpr int BLOCK_N = 128;
 constexpr int BLOCK_K = 64;
-constexpr int WARP_M = 64;
-constexpr int WARP_N = 48;
-constexpr int GROUP_M = 16;
+constexpr int WARP_M = 48;
+constexpr int WARP_N = 64;
+constexpr int GROUP_M = 16;  // rasterization: tiles along M before the next column
 constexpr int MMA_M = 16, MMA_N = 8, MMA_K = 16;
 constexpr int MMA_ROWS = WARP_M / MMA_M, MMA_COLS = WARP_N / MMA_N;  // in a warp's tile
 constexpr int NUM_CONSUMERS = (BLOCK_M / WARP_M) * (BLOCK_N / WARP_N) * 32;  // threads
@@ -30,6 +30,7 @@ struct SharedStorage {
   alignas(128) half a[NUM_STAGES][BLOCK_M * BLOCK_K];  // [BLOCK_M][BLOCK_K]
   alignas(128) half b[NUM_STAGES][BLOCK_K * BLOCK_N];  // [BLOCK_K][BLOCK_N]
   alignas(8) uint64_t full[NUM_STAGES], empty[NUM_STAGES];
+  int2 origin;  // of the tile: the main loop has no registers left for it
 };
 static_assert(sizeof(SharedStorage<2>) <= 101376, "must fit every GPU from sm_80 on");
 static_assert(sizeof(SharedStorage<2>) >= BLOCK_M * BLOCK_N * 2, "the tile of C must fit too");
@@ -56,17 +57,18 @@ __device__ int2 tile_origin(int tile, int tiles_m, int tiles_n) {
 }
 
 // Starts to copy ROWS x COLS elements to shared memory; rows of gmem are ld apart, and only the
-// first rows x cols elements are there. The others become zero. Done by the producers.
+// first rows x cols elements are there. The others become zero. Does one part of `parts`.
 template <int ROWS, int COLS>
-__device__ void load_tile_async(half* smem, const half* gmem, int64_t ld, int rows, int cols) {
-  static_assert(ROWS * COLS % (8 * NUM_PRODUCERS) == 0, "producers must share the tile evenly");
-#pragma unroll 16
-  for (int i = 0; i < ROWS * COLS / 8 / NUM_PRODUCERS; ++i) {
-    const int chunk = i * NUM_PRODUCERS + threadIdx.x % NUM_PRODUCERS;
-    const int row = chunk / (COLS / 8), col = chunk % (COLS / 8) * 8;
-    ptx::cp_async_cg_16(&smem[at<COLS>(row, col)], &gmem[row * ld + col],
-                        row < rows && col < cols);
-  }
+__device__ void load_tile_async(half* smem, const half* gmem, int64_t ld, int rows, int cols,
+                                int part, int parts) {
+  constexpr int PER_THREAD = ROWS * COLS / 8 / NUM_PRODUCERS, STRIDE = NUM_PRODUCERS / (COLS / 8);
+  static_assert(PER_THREAD * STRIDE == ROWS && STRIDE % 8 == 0, "a thread's rows must share a key");
+  const int tid = threadIdx.x % NUM_PRODUCERS, row = tid / (COLS / 8), col = tid % (COLS / 8) * 8;
+  smem += at<COLS>(row, col), gmem += row * ld + col;
+#pragma unroll
+  for (int i = ceil_div(PER_THREAD * part, parts); i * parts < PER_THREAD * (part + 1); ++i)
+    ptx::cp_async_cg_16(smem + i * STRIDE * COLS, gmem + i * STRIDE * ld,
+                        row + i * STRIDE < rows && col < cols);
 }
 
 // Rows m.. and columns k.. of A for one mma: four 8x8 matrices, two below two.
@@ -85,7 +87,7 @@ __device__ void load_fragments_b(uint32_t (&frag)[2][2], const half* smem_b, int
 }
 
 template <int NUM_STAGES>
-__global__ void __launch_bounds__(NUM_THREADS, 1)
+__global__ void __launch_bounds__(NUM_THREADS)
     gemm_kernel(const half* A, const half* B, half* C, int M, int N, int K) {
   auto& smem = *static_cast<SharedStorage<NUM_STAGES>*>(ptx::dynamic_smem());
   for (int stage = 0; stage < NUM_STAGES; ++stage) {
@@ -98,22 +100,29 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
       ptx::mbarrier_init(&smem.empty[stage], NUM_CONSUMERS / 32);
     }
   }
-  __syncthreads();  // the barriers are initialised
   const int tiles_m = ceil_div(M, BLOCK_M), tiles_n = ceil_div(N, BLOCK_N);
+  const int2 origin = tile_origin(blockIdx.x, tiles_m, tiles_n);
+  int block_m = origin.x, block_n = origin.y;
+  if (threadIdx.x == 0) smem.origin = origin;
+  __syncthreads();  // the barriers are initialised
   const int warp_id = threadIdx.x / 32, lane_id = threadIdx.x % 32;
   const int warp_m = warp_id / (BLOCK_N / WARP_N) * WARP_M;
   const int warp_n = warp_id % (BLOCK_N / WARP_N) * WARP_N;
+  A += int64_t(block_m) * K;
+  B += block_n;
 
   const int num_k_tiles = ceil_div(K, BLOCK_K);
+  auto load_stage = [&](int stage, int k_tile, int part, int parts) {  // past the end, zeros
+    const int k = k_tile * BLOCK_K;
+    load_tile_async<BLOCK_M, BLOCK_K>(smem.a[stage], A + k, K, M - block_m, K - k, part, parts);
+    load_tile_async<BLOCK_K, BLOCK_N>(smem.b[stage], B + int64_t(k) * N, N, K - k, N - block_n,
+                                      part, parts);
+  };
   if (threadIdx.x >= NUM_CONSUMERS) {  // producers
-    const auto [block_m, block_n] = tile_origin(blockIdx.x, tiles_m, tiles_n);
-    A += int64_t(block_m) * K;
-    B += block_n;
     for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
-      const int stage = k_tile % NUM_STAGES, phase = k_tile / NUM_STAGES % 2, k = k_tile * BLOCK_K;
+      const int stage = k_tile % NUM_STAGES, phase = k_tile / NUM_STAGES % 2;
       ptx::mbarrier_wait(&smem.empty[stage], phase ^ 1);  // at once in the first round
-      load_tile_async<BLOCK_M, BLOCK_K>(smem.a[stage], A + k, K, M - block_m, K - k);
-      load_tile_async<BLOCK_K, BLOCK_N>(smem.b[stage], B + int64_t(k) * N, N, K - k, N - block_n);
+      load_stage(stage, k_tile, 0, 1);
       ptx::cp_async_mbarrier_arrive_noinc(&smem.full[stage]);  // when this thread's have landed
     }
     return;
@@ -137,7 +146,10 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
         load_fragment_a(frag_a[set][i], smem.a[stage], warp_m + i * MMA_M, k_inner * MMA_K);
       for (int j = 0; j < MMA_COLS; j += 2)
         load_fragments_b(frag_b[set][j / 2], smem.b[stage], k_inner * MMA_K, warp_n + j * MMA_N);
-      for (int i = 0; i < MMA_ROWS; ++i) multiply(set ^ 1, i);  // zeros, the very first time
+#pragma unroll
+      for (int i = 0; i < MMA_ROWS; ++i) {
+        multiply(set ^ 1, i);  // zeros, the very first time
+      }
     }
     __syncwarp();  // all lanes have read this stage
     if (lane_id == 0) ptx::mbarrier_arrive(&smem.empty[stage]);
@@ -145,9 +157,8 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
   for (int i = 0; i < MMA_ROWS; ++i) multiply(1, i);
 
   // Pairs fill half a sector of 32 bytes. Through shared memory C leaves in rows of 128 bytes.
-  // Where it goes is worked out this late, to have two registers more in the loop.
-  const auto [block_m, block_n] = tile_origin(blockIdx.x, tiles_m, tiles_n);
   ptx::bar_sync(1, NUM_CONSUMERS);  // all consumers have read the stages; nothing fills them
+  block_m = smem.origin.x, block_n = smem.origin.y;
   half* smem_c = reinterpret_cast<half*>(&smem);  // [BLOCK_M][BLOCK_N]
   const int row = warp_m + lane_id / 4, col = warp_n + lane_id % 4 * 2;
   for (int i = 0; i < MMA_ROWS; ++i)
@@ -177,9 +188,9 @@ Launch prepare(const Problem& p) {
   gpu::LaunchConfig config;
   config.grid = dim3(ceil_div(N, BLOCK_N) * ceil_div(M, BLOCK_M));
   config.block = dim3(NUM_THREADS);
-  const bool roomy = gpu::max_smem_per_block() >= int(sizeof(SharedStorage<4>));
-  const auto kernel = roomy ? gemm_kernel<4> : gemm_kernel<2>;
-  config.dynamic_smem = roomy ? sizeof(SharedStorage<4>) : sizeof(SharedStorage<2>);
+  const bool roomy = gpu::max_smem_per_block() >= int(sizeof(SharedStorage<3>));
+  const auto kernel = roomy ? gemm_kernel<3> : gemm_kernel<2>;
+  config.dynamic_smem = roomy ? sizeof(SharedStorage<3>) : sizeof(SharedStorage<2>);
   gpu::allow_dynamic_smem(kernel, config.dynamic_smem);
   return [=](gpu::Stream stream) { gpu::launch(stream, config, kernel, A, B, C, M, N, K); };
 }
