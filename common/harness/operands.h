@@ -47,7 +47,9 @@ struct Operands {
   bool planted = false;
 
   Operands(const Size& size, Inputs inputs, uint64_t seed, size_t guard);
-  void reset();  // C is again what it was before the first launch
+  /// C is again what it was before the first launch, and A has other numbers: what a launch leaves
+  /// behind in a workspace must not pass for a part of the next one.
+  void reset();
   /// Puts a NaN or an infinity into one element of A or of B, chosen by `choice`.
   void plant(uint64_t choice);
   /// Compares C with the reference, looks at the guards; waits for the GPU. Problems of up to

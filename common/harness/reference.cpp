@@ -126,6 +126,7 @@ Operands::Operands(const Size& size, Inputs kind, uint64_t s, size_t guard)
 
 void Operands::reset() {
   C.poison();
+  if (problem.alpha != 0) fill(A.storage(), A.raw(), inputs, 2 * seed + 2, problem.K);
   if (problem.beta != 0) fill_old(C.storage(), C.raw(), 2 * seed);
 }
 
