@@ -18,7 +18,6 @@ constexpr int WGMMA_K = 16;
 constexpr int NUM_CONSUMERS = 2;
 constexpr int NUM_THREADS = NUM_CONSUMERS * 128 + 32;  // and one producer warp
 constexpr int NUM_STAGES = 7;
-constexpr int GROUP_M = 4;  // rasterization: tiles along M before the next column
 constexpr int ALL_BAR = 1 + NUM_CONSUMERS;  // named barrier; 1 and 2 are the consumers'
 constexpr int GROUPS = BLOCK_N / 8;  // of 8 columns: a float4 of sums for each thread
 constexpr int MIN_SHARE = 8;         // k tiles of a piece at least
@@ -53,6 +52,14 @@ __device__ uint64_t matrix_desc(const void* tile, int lbo, int sbo) {
 __device__ uint64_t advance(uint64_t desc, int bytes) {
   return (desc & ~uint64_t{0xFFFFFFFF}) | (uint32_t(desc) + (bytes >> 4));
 }
+
+// Where in the ring: counted, since iter % 7 took the loop 1.5 % longer.
+struct Position {
+  int stage = 0, phase = 0;
+  __device__ void advance() {
+    if (++stage == NUM_STAGES) stage = 0, phase ^= 1;
+  }
+};
 
 // Which of the CTAs that share a tile adds up a group of 8 columns.
 __device__ int owner(int group, int sharers) { return group * sharers / GROUPS; }
@@ -106,22 +113,18 @@ __device__ void turn_round(uint32_t (&pair)[4], int lane_id) {
 
 __global__ void __launch_bounds__(NUM_THREADS, 1)
     split_kernel(const __grid_constant__ CUtensorMap tmap_a,
-                 const __grid_constant__ CUtensorMap tmap_b, half* C, int M, int N, int K,
-                 int sharers, float4* workspace, int* arrived) {
+                 const __grid_constant__ CUtensorMap tmap_b, half* C, int M, int N, int share,
+                 int longer, float4* workspace, int* arrived) {
   auto& smem = *static_cast<SharedStorage*>(ptx::dynamic_smem());
   const int tid = threadIdx.x, lane_id = tid % 32;
   const int wg_id = __shfl_sync(~0u, tid / 128, 0);  // known to be uniform: descriptors stay scalar
-  const int tiles_m = ceil_div(M, BLOCK_M), tiles = tiles_m * ceil_div(N, BLOCK_N);
-  const int num_k_tiles = ceil_div(K, BLOCK_K);
   // Neighbouring CTAs have the same columns and the same k: they share what L2 delivers of B.
-  const int tile = blockIdx.x % tiles, piece = blockIdx.x / tiles;
-  const int tiles_n = tiles / tiles_m, in_group = tile % (GROUP_M * tiles_n);
-  const int group_m = (tile - in_group) / tiles_n, rows = min(GROUP_M, tiles_m - group_m);
-  const int block_m = (group_m + in_group % rows) * BLOCK_M, block_n = in_group / rows * BLOCK_N;
-  const int k_begin = int(int64_t(piece) * num_k_tiles / sharers);
-  const int k_end = int(int64_t(piece + 1) * num_k_tiles / sharers);
+  const int tile = blockIdx.y * gridDim.x + blockIdx.x, piece = blockIdx.z, sharers = gridDim.z;
+  const int block_m = blockIdx.x * BLOCK_M, block_n = blockIdx.y * BLOCK_N;
+  const int first_k_tile = piece * share + min(piece, longer);
+  const int num_k_tiles = share + (piece < longer);  // the first `longer` pieces have one more
 
-  uint32_t iter = 0;
+  Position at;
   if (wg_id == NUM_CONSUMERS) {  // producer warp: one thread keeps the ring full
     if (lane_id == 0) {
       smem.label();
@@ -134,15 +137,14 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
     __syncwarp();  // bar.arrive is for whole warps
     ptx::bar_arrive(ALL_BAR, NUM_THREADS);  // the barriers exist; loads wait for nobody
     if (lane_id == 0) {
-      for (int k_tile = k_begin; k_tile < k_end; ++k_tile, ++iter) {
-        const int stage = iter % NUM_STAGES, phase = iter / NUM_STAGES & 1;
-        uint64_t* full_bar = &smem.full_bar[stage];
-        ptx::mbarrier_wait(&smem.empty_bar[stage], phase ^ 1);
+      for (int i = 0; i < num_k_tiles; ++i, at.advance()) {
+        const int k = (first_k_tile + i) * BLOCK_K;
+        uint64_t* full_bar = &smem.full_bar[at.stage];
+        ptx::mbarrier_wait(&smem.empty_bar[at.stage], at.phase ^ 1);
         ptx::mbarrier_arrive_expect_tx(full_bar, STAGE_BYTES);
-        ptx::tma_load_2d(smem.a[stage], &tmap_a, k_tile * BLOCK_K, block_m, full_bar);
+        ptx::tma_load_2d(smem.a[at.stage], &tmap_a, k, block_m, full_bar);
         for (int box = 0; box < BLOCK_N / BOX_N; ++box)
-          ptx::tma_load_2d(smem.b[stage][box], &tmap_b, block_n + box * BOX_N, k_tile * BLOCK_K,
-                           full_bar);
+          ptx::tma_load_2d(smem.b[at.stage][box], &tmap_b, block_n + box * BOX_N, k, full_bar);
       }
       for (int wg = 0; wg < NUM_CONSUMERS && sharers > 1 && piece == 0; ++wg) {
         int* flag = &arrived[tile * NUM_CONSUMERS + wg];
@@ -153,30 +155,30 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
   } else {  // consumer warpgroups: 64 rows each
     ptx::bar_sync(ALL_BAR, NUM_THREADS);
     float acc[BLOCK_N / 2] = {};  // never read; ptxas 12 wants a value (C7515)
-    for (int k_tile = k_begin; k_tile < k_end; ++k_tile, ++iter) {
-      const int stage = iter % NUM_STAGES, phase = iter / NUM_STAGES & 1;
-      ptx::mbarrier_wait(&smem.full_bar[stage], phase);
-      const uint64_t desc_a = matrix_desc(&smem.a[stage][wg_id * WG_M * BLOCK_K], 16, 1024);
-      const uint64_t desc_b = matrix_desc(smem.b[stage], sizeof(smem.b[0][0]), 1024);
+    for (int i = 0, before = 0; i < num_k_tiles; ++i) {
+      ptx::mbarrier_wait(&smem.full_bar[at.stage], at.phase);
+      const uint64_t desc_a = matrix_desc(&smem.a[at.stage][wg_id * WG_M * BLOCK_K], 16, 1024);
+      const uint64_t desc_b = matrix_desc(smem.b[at.stage], sizeof(smem.b[0][0]), 1024);
       ptx::wgmma_fence();
 #pragma unroll
       for (int k16 = 0; k16 < BLOCK_K / WGMMA_K; ++k16)
         ptx::wgmma_m64n128k16_f16<ptx::Major::k, ptx::Major::mn>(
             acc, advance(desc_a, k16 * A_K16_BYTES), advance(desc_b, k16 * B_K16_BYTES),
-            k_tile > k_begin || k16 > 0);
+            i > 0 || k16 > 0);
       ptx::wgmma_commit_group();
       ptx::wgmma_wait_group<1>(acc);  // the group before has read its stage: release that
-      if (k_tile > k_begin && tid % 128 == 0)
-        ptx::mbarrier_arrive(&smem.empty_bar[(iter - 1) % NUM_STAGES]);
+      if (i > 0 && tid % 128 == 0)
+        ptx::mbarrier_arrive(&smem.empty_bar[before]);
+      before = at.stage, at.advance();
     }
     ptx::wgmma_wait_group<0>(acc);
 
     if (sharers > 1) {
-      const Workspace at = {workspace, tile, tiles, sharers};
+      const Workspace sums = {workspace, tile, int(gridDim.x * gridDim.y), sharers};
 #pragma unroll
       for (int j = 0; j < GROUPS; ++j)
         if (owner(j, sharers) != piece)
-          *at(piece, j) = make_float4(acc[4 * j], acc[4 * j + 1], acc[4 * j + 2], acc[4 * j + 3]);
+          *sums(piece, j) = make_float4(acc[4 * j], acc[4 * j + 1], acc[4 * j + 2], acc[4 * j + 3]);
       ptx::bar_sync(1 + wg_id, 128);
       if (tid % 128 == 0) {
         int* flag = &arrived[tile * NUM_CONSUMERS + wg_id];
@@ -186,9 +188,9 @@ __global__ void __launch_bounds__(NUM_THREADS, 1)
       }
       ptx::bar_sync(1 + wg_id, 128);
       if (sharers <= 3)
-        add_others<8>(acc, piece, at);
+        add_others<8>(acc, piece, sums);
       else
-        add_others<4>(acc, piece, at);
+        add_others<4>(acc, piece, sums);
     }
 
     const int row = block_m + wg_id * WG_M + tid % 128 / 32 * WARP_M + lane_id / 4;
@@ -222,11 +224,12 @@ Launch prepare(const Problem& p) {
   auto* C = static_cast<half*>(p.C);
   const CUtensorMap tmap_a = gpu::tensor_map_2d(p.A, M, K, K, BLOCK_M, BLOCK_K, Swizzle::b128);
   const CUtensorMap tmap_b = gpu::tensor_map_2d(p.B, K, N, N, BLOCK_K, BOX_N, Swizzle::b128);
-  const int tiles = ceil_div(M, BLOCK_M) * ceil_div(N, BLOCK_N);
-  const int pieces = std::min({gpu::num_sms() / tiles, ceil_div(K, BLOCK_K) / MIN_SHARE, GROUPS});
+  const int tiles_m = ceil_div(M, BLOCK_M), tiles_n = ceil_div(N, BLOCK_N);
+  const int tiles = tiles_m * tiles_n, num_k_tiles = ceil_div(K, BLOCK_K);
+  const int pieces = std::min({gpu::num_sms() / tiles, num_k_tiles / MIN_SHARE, GROUPS});
   const int sharers = std::max(pieces, 1);
   gpu::LaunchConfig config;
-  config.grid = dim3(tiles * sharers);  // all resident: they wait for each other
+  config.grid = dim3(tiles_m, tiles_n, sharers);  // all resident: they wait for each other
   config.block = dim3(NUM_THREADS);
   config.dynamic_smem = sizeof(SharedStorage);
   gpu::allow_dynamic_smem(split_kernel, config.dynamic_smem);
@@ -236,8 +239,8 @@ Launch prepare(const Problem& p) {
       std::make_shared<gpu::Buffer>(tiles * NUM_CONSUMERS * sizeof(int), "arrived");
   gpu::fill(arrived->get(), 0, arrived->bytes());
   return [=](gpu::Stream stream) {
-    gpu::launch(stream, config, split_kernel, tmap_a, tmap_b, C, M, N, K, sharers,
-                workspace->get<float4>(), arrived->get<int>());
+    gpu::launch(stream, config, split_kernel, tmap_a, tmap_b, C, M, N, num_k_tiles / sharers,
+                num_k_tiles % sharers, workspace->get<float4>(), arrived->get<int>());
   };
 }
 
