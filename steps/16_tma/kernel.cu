@@ -2,9 +2,8 @@
 // base: 14_rasterization
 // arch: 90+
 // unit: mma_sync
-// New: tensor maps, bulk copies of whole boxes, mbarriers that count bytes. The other threads copy
-//      nothing, compute no addresses and check no bounds. TMA swizzles as 11 does. And the barrier
-//      of a tile stands where the warps have mma left to do.
+// New: tensor maps, bulk copies of whole boxes, mbarriers that count bytes. TMA swizzles as 11 does
+//      and checks bounds. And the barrier of a tile stands where the warps have mma left to do.
 // Shapes: any M; N and K multiples of 8 (TMA rows of 16 bytes).
 #include "common/step.h"
 
@@ -16,14 +15,12 @@ constexpr int BLOCK_K = 64;
 constexpr int BOX_N = 64;  // columns of a TMA box: 128 bytes, the width of the swizzle
 constexpr int WARP_M = 64;
 constexpr int WARP_N = 64;
-constexpr int GROUP_M = 8;
+constexpr int GROUP_M = 16;  // rasterization: tiles along M before the next column
 constexpr int MMA_M = 16, MMA_N = 8, MMA_K = 16;
 constexpr int MMA_ROWS = WARP_M / MMA_M, MMA_COLS = WARP_N / MMA_N;  // in a warp's tile
 constexpr int NUM_THREADS = (BLOCK_M / WARP_M) * (BLOCK_N / WARP_N) * 32;
 static_assert(BLOCK_M % WARP_M == 0 && BLOCK_N % WARP_N == 0, "warps must fill the tile");
 static_assert(WARP_M % MMA_M == 0 && WARP_N % MMA_N == 0, "instructions must fill the warp's tile");
-static_assert(WARP_N % (2 * MMA_N) == 0, "one ldmatrix.x4 reads B for two instructions");
-static_assert(BLOCK_K % (2 * MMA_K) == 0, "two sets of fragments take turns within a tile");
 static_assert(BLOCK_K * sizeof(half) == 128, "a row of A in shared memory is one swizzle row");
 static_assert(WARP_N == BOX_N, "a warp reads one box of B");
 static_assert(NUM_THREADS <= 1024, "a block has at most 1024 threads");
@@ -42,7 +39,7 @@ struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle need
     }
   }
 };
-constexpr int STAGE_BYTES = sizeof(SharedStorage<1>::a) + sizeof(SharedStorage<1>::b);
+constexpr int STAGE_BYTES = (BLOCK_M + BLOCK_N) * BLOCK_K * sizeof(half);
 static_assert(sizeof(SharedStorage<2>) <= 101376, "must fit every GPU from sm_80 on");
 static_assert(sizeof(SharedStorage<2>) >= BLOCK_M * BLOCK_N * 2, "C must fit too, at the end");
 
@@ -88,8 +85,9 @@ __global__ void __launch_bounds__(NUM_THREADS)
   const int tiles_m = ceil_div(M, BLOCK_M), tiles_n = ceil_div(N, BLOCK_N);
   const int2 origin = tile_origin(blockIdx.x, tiles_m, tiles_n);
   const int block_m = origin.x, block_n = origin.y;
-  const int warp_id = __shfl_sync(~0u, threadIdx.x / 32, 0);  // uniform, and known to be
-  const int lane_id = threadIdx.x % 32;
+  const int tid = threadIdx.x;
+  const int warp_id = __shfl_sync(~0u, tid / 32, 0);  // uniform, and known to be
+  const int lane_id = tid % 32;
   const int warp_m = warp_id / (BLOCK_N / WARP_N) * WARP_M;
   const int warp_n = warp_id % (BLOCK_N / WARP_N) * WARP_N;
 
@@ -105,12 +103,11 @@ __global__ void __launch_bounds__(NUM_THREADS)
                        full_bar);
   };
 
-  // One thread; where ptxas cannot tell, it puts a loop around each TMA instruction.
-  if (warp_id == 0 && ptx::elect_one()) {
+  if (tid == 0) {
     smem.label();
     for (int stage = 0; stage < NUM_STAGES; ++stage) ptx::mbarrier_init(&smem.full_bar[stage], 1);
     ptx::fence_mbarrier_init();
-    for (int k_tile = 0; k_tile < min(NUM_STAGES - 1, num_k_tiles); ++k_tile) load_tile(k_tile);
+    for (int k_tile = 0; k_tile < min(NUM_STAGES, num_k_tiles); ++k_tile) load_tile(k_tile);
   }
   __syncthreads();
 
@@ -122,9 +119,9 @@ __global__ void __launch_bounds__(NUM_THREADS)
       ptx::mma_m16n8k16_f16(acc[i][n], frag_a[set][i], frag_b[set][n / 2][n % 2]);
     }
   };
-  ptx::mbarrier_wait(&smem.full_bar[0], 0);  // all of the first tile has landed
   for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
-    const int stage = k_tile % NUM_STAGES, ahead = k_tile + NUM_STAGES - 1;
+    const int stage = k_tile % NUM_STAGES, phase = k_tile / NUM_STAGES & 1;
+    ptx::mbarrier_wait(&smem.full_bar[stage], phase);
 #pragma unroll
     for (int k_inner = 0; k_inner < BLOCK_K / MMA_K; ++k_inner) {
       const int set = k_inner % 2;  // is read, while the other one, a k_inner older, multiplies
@@ -134,22 +131,17 @@ __global__ void __launch_bounds__(NUM_THREADS)
         load_fragments_b(frag_b[set][j / 2], smem.b[stage][warp_n / BOX_N], k_inner * MMA_K,
                          j * MMA_N);
       for (int i = 0; i < MMA_ROWS; ++i) {
-        if (k_inner == BLOCK_K / MMA_K - 1 && i == MMA_ROWS / 2) {
-          const int next = k_tile + 1;
-          if (next < num_k_tiles)
-            ptx::mbarrier_wait(&smem.full_bar[next % NUM_STAGES], next / NUM_STAGES & 1);
-          __syncthreads();  // all have read this tile, its buffer may be filled anew. Here, because
-        }                   // a warp that has arrived goes on to its next access to shared memory
+        if (k_inner == BLOCK_K / MMA_K - 1 && i == MMA_ROWS / 2)
+          __syncthreads();  // all have read this tile. It stops a warp at its next access to smem
         multiply(set ^ 1, i);  // zeros, the very first time
       }
-      if (k_inner == 0 && warp_id == 0 && ahead < num_k_tiles && ptx::elect_one())
-        load_tile(ahead);
     }
+    const int ahead = k_tile + NUM_STAGES;
+    if (warp_id == 0 && ahead < num_k_tiles && ptx::elect_one()) load_tile(ahead);
   }
   for (int i = 0; i < MMA_ROWS; ++i) multiply(1, i);
 
-  // A lane holds pairs of neighbours: stored one by one they fill half a sector of 32 bytes. So a
-  // warp puts its results into shared memory first, and stores 16 bytes a lane, 8 lanes to a row.
+  // Pairs fill half a sector of 32 bytes. Through shared memory C leaves in rows of 128 bytes.
   half* smem_c = reinterpret_cast<half*>(&smem);  // [BLOCK_M][BLOCK_N]; no stage is in use any more
   const int row = warp_m + lane_id / 4, col = warp_n + lane_id % 4 * 2;
   for (int i = 0; i < MMA_ROWS; ++i)

@@ -2,8 +2,7 @@
 // base: 16_tma
 // arch: 90a
 // unit: wgmma
-// New: wgmma with its matrix descriptors; fence, commit, wait. No ldmatrix, no fragments of A and
-//      B. C leaves through stmatrix, in whole lines.
+// New: wgmma with its matrix descriptors; fence, commit, wait. C leaves through stmatrix.
 // Shapes: any M; N and K multiples of 8 (TMA rows of 16 bytes).
 #include "common/step.h"
 
@@ -37,11 +36,8 @@ struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle need
     ptx::label(c, sizeof(c), "C");
   }
 };
-constexpr int STAGE_BYTES = sizeof(SharedStorage::a[0]) + sizeof(SharedStorage::b[0]);
-constexpr int A_K16_BYTES = WGMMA_K * sizeof(half);          // 16 k further in a row of A,
-constexpr int B_K16_BYTES = WGMMA_K * BOX_N * sizeof(half);  // 16 rows of k further in a box of B
-constexpr int A_M64_BYTES = WGMMA_M * BLOCK_K * sizeof(half);  // and 64 rows of A further
-using Accumulator = float[BLOCK_M / WGMMA_M][BLOCK_N / 2];     // a thread's part of C
+constexpr int STAGE_BYTES = (BLOCK_M + BLOCK_N) * BLOCK_K * sizeof(half);
+using Accumulator = float[BLOCK_M / WGMMA_M][BLOCK_N / 2];  // a thread's part of C
 
 // Where element (row, col) of a tile with rows of COLS elements lies in shared memory: chunk c of
 // 16 bytes goes to place c ^ row, so that 8 rows of one column of chunks lie in 8 different places
@@ -69,11 +65,6 @@ __device__ uint64_t matrix_desc(const void* tile, int lbo, int sbo) {
          uint64_t(sbo >> 4) << 32 | uint64_t{1} << 62;
 }
 
-// The descriptor `bytes` further on in the same tile: only the start address differs.
-__device__ uint64_t advance(uint64_t desc, int bytes) {
-  return (desc & ~uint64_t{0xFFFFFFFF}) | (uint32_t(desc) + (bytes >> 4));
-}
-
 // Starts to multiply a k tile, as one group. The first of an output tile does not add to acc.
 __device__ void multiply_tile(Accumulator& acc, const half* smem_a, const half* smem_b,
                               bool first) {
@@ -85,26 +76,24 @@ __device__ void multiply_tile(Accumulator& acc, const half* smem_a, const half* 
 #pragma unroll
     for (int m = 0; m < BLOCK_M / WGMMA_M; ++m)
       ptx::wgmma_m64n128k16_f16<ptx::Major::k, ptx::Major::mn>(
-          acc[m], advance(desc_a, m * A_M64_BYTES + k16 * A_K16_BYTES),
-          advance(desc_b, k16 * B_K16_BYTES), !first || k16 > 0);
+          acc[m], desc_a + (m * WGMMA_M * BLOCK_K + k16 * WGMMA_K) / 8,  // units of 16 bytes
+          desc_b + k16 * WGMMA_K * BOX_N / 8, !first || k16 > 0);
   ptx::wgmma_commit_group();
 }
 
 // Stores a warpgroup's part of a tile, 64x64 at a time: rmem -> smem -> gmem.
 __device__ void store_tile(const Accumulator& acc, half* staging, half* C, int first_m,
-                           int first_n, int M, int N, int warp_id, int lane_id) {
-  const int warp_row = warp_id * WARP_M;
+                           int first_n, int M, int N) {
+  const int tid = threadIdx.x % 128, lane_id = tid % 32, warp_row = tid / 32 * WARP_M;
 #pragma unroll
   for (int part = 0; part < BLOCK_M / WGMMA_M * (BLOCK_N / BOX_N); ++part) {
     const int m_wgmma = part / (BLOCK_N / BOX_N), box = part % (BLOCK_N / BOX_N);
     __syncwarp();  // each warp uses 16 rows, alone
 #pragma unroll
     for (int j = 0; j < BOX_N / 16; ++j) {
+      const float* from = &acc[m_wgmma][(box * BOX_N + j * 16) / 2];
       uint32_t frag_c[4];
-      for (int i = 0; i < 4; ++i) {
-        const int reg = (box * BOX_N + j * 16) / 2 + 2 * i;
-        frag_c[i] = ptx::cvt_f16x2(acc[m_wgmma][reg], acc[m_wgmma][reg + 1]);
-      }
+      for (int i = 0; i < 4; ++i) frag_c[i] = ptx::cvt_f16x2(from[2 * i], from[2 * i + 1]);
       const int row = warp_row + lane_id % 16, chunk = j * 2 + lane_id / 16;
       ptx::stmatrix_x4(&staging[at<BOX_N>(row, chunk * 8)], frag_c);
     }
@@ -118,14 +107,15 @@ __device__ void store_tile(const Accumulator& acc, half* staging, half* C, int f
   }
 }
 
-__global__ void __launch_bounds__(NUM_THREADS, 2)
+__global__ void __launch_bounds__(NUM_THREADS)
     gemm_kernel(const __grid_constant__ CUtensorMap tmap_a,
                 const __grid_constant__ CUtensorMap tmap_b, half* C, int M, int N, int K) {
   auto& smem = *static_cast<SharedStorage*>(ptx::dynamic_smem());
   const int tiles_m = ceil_div(M, BLOCK_M), tiles_n = ceil_div(N, BLOCK_N);
   const int2 origin = tile_origin(blockIdx.x, tiles_m, tiles_n);
   const int block_m = origin.x, block_n = origin.y;
-  const int tid = threadIdx.x, warp_id = tid / 32, lane_id = tid % 32;
+  const int tid = threadIdx.x;
+  const int warp_id = __shfl_sync(~0u, tid / 32, 0);  // uniform, and known to be
 
   const int num_k_tiles = ceil_div(K, BLOCK_K);
   // Starts the copy of one k tile into the ring; the barrier of its stage counts the bytes.
@@ -154,9 +144,9 @@ __global__ void __launch_bounds__(NUM_THREADS, 2)
     multiply_tile(acc, smem.a[stage], smem.b[stage][0], k_tile == 0);
     ptx::wgmma_wait_group<0>(acc);  // and has read its stage: refill it
     const int ahead = k_tile + NUM_STAGES;
-    if (tid == 0 && ahead < num_k_tiles) load_tile(ahead);
+    if (warp_id == 0 && ahead < num_k_tiles && ptx::elect_one()) load_tile(ahead);
   }
-  store_tile(acc, smem.c, C, block_m, block_n, M, N, warp_id, lane_id);
+  store_tile(acc, smem.c, C, block_m, block_n, M, N);
 }
 
 std::string supports(const Problem& p) { return needs_multiples(p, 1, 8, 8); }

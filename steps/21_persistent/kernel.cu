@@ -40,10 +40,8 @@ struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle need
     ptx::label(c, sizeof(c), "C");
   }
 };
-constexpr int STAGE_BYTES = sizeof(SharedStorage::a[0]) + sizeof(SharedStorage::b[0]);
-constexpr int A_K16_BYTES = WGMMA_K * sizeof(half);          // 16 k further in a row of A,
-constexpr int B_K16_BYTES = WGMMA_K * BOX_N * sizeof(half);  // 16 rows of k further in a box of B
-using Accumulator = float[BLOCK_N / 2];                      // a thread's part of C
+constexpr int STAGE_BYTES = (BLOCK_M + BLOCK_N) * BLOCK_K * sizeof(half);
+using Accumulator = float[BLOCK_N / 2];  // a thread's part of C
 
 // Where element (row, col) of a tile with rows of COLS elements lies in shared memory: chunk c of
 // 16 bytes goes to place c ^ row, so that 8 rows of one column of chunks lie in 8 different places
@@ -71,11 +69,6 @@ __device__ uint64_t matrix_desc(const void* tile, int lbo, int sbo) {
          uint64_t(sbo >> 4) << 32 | uint64_t{1} << 62;
 }
 
-// The descriptor `bytes` further on in the same tile: only the start address differs.
-__device__ uint64_t advance(uint64_t desc, int bytes) {
-  return (desc & ~uint64_t{0xFFFFFFFF}) | (uint32_t(desc) + (bytes >> 4));
-}
-
 // Starts to multiply a k tile, as one group. The first of an output tile does not add to acc.
 __device__ void multiply_tile(Accumulator& acc, const half* smem_a, const half* smem_b,
                               bool first) {
@@ -85,7 +78,7 @@ __device__ void multiply_tile(Accumulator& acc, const half* smem_a, const half* 
 #pragma unroll
   for (int k16 = 0; k16 < BLOCK_K / WGMMA_K; ++k16)
     ptx::wgmma_m64n256k16_f16<ptx::Major::k, ptx::Major::mn>(
-        acc, advance(desc_a, k16 * A_K16_BYTES), advance(desc_b, k16 * B_K16_BYTES),
+        acc, desc_a + k16 * WGMMA_K / 8, desc_b + k16 * WGMMA_K * BOX_N / 8,  // units of 16 bytes
         !first || k16 > 0);
   ptx::wgmma_commit_group();
 }
@@ -99,11 +92,9 @@ __device__ void store_tile(const Accumulator& acc, half* staging, half* C, int f
     __syncwarp();  // each warp uses 16 rows, alone
 #pragma unroll
     for (int j = 0; j < BOX_N / 16; ++j) {
+      const float* from = &acc[(box * BOX_N + j * 16) / 2];
       uint32_t frag_c[4];
-      for (int i = 0; i < 4; ++i) {
-        const int reg = (box * BOX_N + j * 16) / 2 + 2 * i;
-        frag_c[i] = ptx::cvt_f16x2(acc[reg], acc[reg + 1]);
-      }
+      for (int i = 0; i < 4; ++i) frag_c[i] = ptx::cvt_f16x2(from[2 * i], from[2 * i + 1]);
       const int row = warp_row + lane_id % 16, chunk = j * 2 + lane_id / 16;
       ptx::stmatrix_x4(&staging[at<BOX_N>(row, chunk * 8)], frag_c);
     }
