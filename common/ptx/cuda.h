@@ -409,9 +409,9 @@ PTX_FN int ld_acquire(const int* flag) {
   asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
   return value;
 }
-PTX_FN int ld_relaxed(const int* flag) {
+PTX_FN int ld_relaxed(const int* flag) {  // volatile: ptxas may drop a load that bounds polls only
   int value;
-  asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
+  asm volatile("ld.volatile.global.s32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
   return value;
 }
 PTX_FN void red_add_release(int* flag, int value) {

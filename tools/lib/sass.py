@@ -43,6 +43,8 @@ RULES = [(re.compile(ptx), sass, least) for ptx, sass, least in (
     (r"bar\.arrive", r"BAR\.ARV\b", 75),
     (r"red\.(?:relaxed|release)", r"REDG?\b", 75),
     (r"atom\.", r"ATOMG?\b", 75),
+    (r"ld\.acquire", r"LDG?\.E\.STRONG\.GPU\b", 75),
+    (r"ld\.volatile\.global", r"LDG?\.E\.STRONG\.SYS\b", 75),
 )]
 # Never there unless asked for.
 LARGE = ("HMMA", "HGMMA", "LDSM", "STSM", "LDGSTS", "UTMALDG", "UTMASTG", "USETMAXREG")
