@@ -61,20 +61,20 @@ TEST_CASE("gemm: every configuration that can be forced") {
   }
 }
 
-// A last row of 64 rows at most is multiplied as such, in another order: one by one and in pairs of
-// CTAs, with more tiles than SMs and with fewer, and an odd number of columns. Where tiles 8 rows
-// lower do for some, they take them.
-TEST_CASE("gemm: tall tiles, and a low last row") {
+// 200x256 with M cut into so many rows of tiles that they have every height, the last one full or
+// not, rows 8 lower from any one on, one by one and in pairs of CTAs.
+TEST_CASE("gemm: tiles of any height") {
   int turn = 0;
-  for (int height : {144, 152, 176, 200})
-    for (int cluster_m = 1; cluster_m <= (height < 200 ? 2 : 1); ++cluster_m)
-      for (int last : {8, 57, 64, 65, height * cluster_m - 12}) {
+  for (int height = 144; height <= 200; height += 8)
+    for (int cluster_m = 1; cluster_m <= 2; ++cluster_m)
+      for (int short_of : {0, 3, 17}) {  // rows that M is short of `rows` tiles of that height
         ++turn;
-        const std::string config = std::to_string(height) + "x256/c" + std::to_string(cluster_m) +
+        const int rows = cluster_m * (2 + turn % 2), M = height * rows - short_of;
+        const std::string config = std::to_string(std::max(144, ceil_div(M, rows))) + "x256/c" +
+                                   std::to_string(cluster_m) +
                                    (turn % 5 ? "x1/s1/g2/p0" : "x1/s3/g2/p1");
-        INFO(config << " " << last);
+        INFO(config << " " << height << " " << short_of);
         const Forced forced(config.c_str());
-        const int M = height * cluster_m * (1 + turn % 2) + last, rows = cluster_m * (2 + turn % 2);
         GemmCase problem(gemm_params(M, 250 + turn % 3 * 256 + turn % 2, 64 * (1 + turn % 4) - 8,
                                      ROW, turn % 4 < 2 ? ROW : COL,
                                      turn % 2 ? Type::f16 : Type::bf16));
@@ -82,9 +82,9 @@ TEST_CASE("gemm: tall tiles, and a low last row") {
         Config named;
         CHECK(read_config(config, named));
         const Cut cut = cut_of(problem.p, named, gpu::num_sms());
-        CHECK((cut.high < cut.tiles) == (last <= 64));
-        const bool some_lower = height > 144 && height < 200 && last > 65 && M > (height - 8) * rows;
-        CHECK((cut.higher < rows) == some_lower);
+        CHECK(cut.height == height);
+        CHECK(cut.tiles_m * cluster_m == rows);
+        CHECK(rows - cut.higher == (height > 144 ? short_of / 8 : 0));
         check(problem, 1);
       }
 }
@@ -176,9 +176,9 @@ TEST_CASE("gemm: what the model takes on an H200") {
   const struct { int64_t M, N, K, batch; Layout b; const char* config; } shapes[] = {
       {512, 512, 512, 1, ROW, "64x128/c2x1/s1/g16/p0"},
       {1000, 1000, 1000, 1, ROW, "64x128/c2x1/s1/g16/p0"},
-      {4096, 4096, 4096, 1, ROW, "176x256/c2x1/s1/g4/p0"},
-      {4096, 2112, 7168, 1, COL, "144x256/c2x1/s1/g7/p0"},
-      {8192, 8192, 8192, 1, ROW, "200x256/c1x1/s1/g12/p1"},
+      {4096, 4096, 4096, 1, ROW, "171x256/c2x1/s1/g4/p0"},
+      {4096, 2112, 7168, 1, COL, "147x256/c2x1/s1/g4/p0"},
+      {8192, 8192, 8192, 1, ROW, "200x256/c1x1/s1/g11/p1"},
       {16, 4096, 4096, 1, ROW, "64x256/c1x6/s1/g38/p0"},
       {64, 7168, 2048, 1, ROW, "64x128/c1x1/s1/g32/p0"},
       {64, 7168, 16384, 1, COL, "64x256/c1x4/s1/g38/p0"},

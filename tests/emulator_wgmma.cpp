@@ -18,10 +18,14 @@ void multiply(float (&acc)[N / 2], uint64_t a, uint64_t b) {
   if constexpr (N == 144 && BF16) ptx::wgmma_m64n144k16_bf16<A, B>(acc, a, b, 0);
   if constexpr (N == 152 && !BF16) ptx::wgmma_m64n152k16_f16<A, B>(acc, a, b, 0);
   if constexpr (N == 152 && BF16) ptx::wgmma_m64n152k16_bf16<A, B>(acc, a, b, 0);
+  if constexpr (N == 160 && !BF16) ptx::wgmma_m64n160k16_f16<A, B>(acc, a, b, 0);
+  if constexpr (N == 160 && BF16) ptx::wgmma_m64n160k16_bf16<A, B>(acc, a, b, 0);
   if constexpr (N == 168 && !BF16) ptx::wgmma_m64n168k16_f16<A, B>(acc, a, b, 0);
   if constexpr (N == 168 && BF16) ptx::wgmma_m64n168k16_bf16<A, B>(acc, a, b, 0);
   if constexpr (N == 176 && !BF16) ptx::wgmma_m64n176k16_f16<A, B>(acc, a, b, 0);
   if constexpr (N == 176 && BF16) ptx::wgmma_m64n176k16_bf16<A, B>(acc, a, b, 0);
+  if constexpr (N == 184 && !BF16) ptx::wgmma_m64n184k16_f16<A, B>(acc, a, b, 0);
+  if constexpr (N == 184 && BF16) ptx::wgmma_m64n184k16_bf16<A, B>(acc, a, b, 0);
   if constexpr (N == 192 && !BF16) ptx::wgmma_m64n192k16_f16<A, B>(acc, a, b, 0);
   if constexpr (N == 192 && BF16) ptx::wgmma_m64n192k16_bf16<A, B>(acc, a, b, 0);
   if constexpr (N == 200 && !BF16) ptx::wgmma_m64n200k16_f16<A, B>(acc, a, b, 0);
@@ -128,8 +132,9 @@ TEST_CASE("elect_one: one thread of each warp") {
 }
 
 TEST_CASE("wgmma: every size, type and major") {
-  check_all<64>(), check_all<128>(), check_all<144>(), check_all<152>(), check_all<168>();
-  check_all<176>(), check_all<192>(), check_all<200>(), check_all<256>();
+  check_all<64>(), check_all<128>(), check_all<144>(), check_all<152>(), check_all<160>();
+  check_all<168>(), check_all<176>(), check_all<184>(), check_all<192>(), check_all<200>();
+  check_all<256>();
 }
 
 TEST_CASE("atomics that acquire and release, and bfloat16 pairs") {

@@ -76,6 +76,17 @@ PTX_FN void wgmma_m64n152k16_f16(float (&acc)[76], uint64_t desc_a, uint64_t des
       : "memory");
 }
 template <Major MAJOR_A, Major MAJOR_B>
+PTX_FN void wgmma_m64n160k16_f16(float (&acc)[80], uint64_t desc_a, uint64_t desc_b,
+                                 int scale_d) {
+  asm volatile(
+      "{ .reg .pred p; setp.ne.b32 p, %82, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n160k16.f32.f16.f16 {" P0 ", " P32 ", " P64_8 ", " P72_8
+      "}, %80, %81, p, 1, 1, %83, %84; }"
+      : R32(0), R32(32), R8(64), R8(72)
+      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
+      : "memory");
+}
+template <Major MAJOR_A, Major MAJOR_B>
 PTX_FN void wgmma_m64n168k16_f16(float (&acc)[84], uint64_t desc_a, uint64_t desc_b,
                                  int scale_d) {
   asm volatile(
@@ -94,6 +105,17 @@ PTX_FN void wgmma_m64n176k16_f16(float (&acc)[88], uint64_t desc_a, uint64_t des
       "wgmma.mma_async.sync.aligned.m64n176k16.f32.f16.f16 {" P0 ", " P32 ", " P64_8 ", " P72_8
       ", " P80_8 "}, %88, %89, p, 1, 1, %91, %92; }"
       : R32(0), R32(32), R8(64), R8(72), R8(80)
+      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
+      : "memory");
+}
+template <Major MAJOR_A, Major MAJOR_B>
+PTX_FN void wgmma_m64n184k16_f16(float (&acc)[92], uint64_t desc_a, uint64_t desc_b,
+                                 int scale_d) {
+  asm volatile(
+      "{ .reg .pred p; setp.ne.b32 p, %94, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n184k16.f32.f16.f16 {" P0 ", " P32 ", " P64_8 ", " P72_8
+      ", " P80_8 ", %88, %89, %90, %91}, %92, %93, p, 1, 1, %95, %96; }"
+      : R32(0), R32(32), R8(64), R8(72), R8(80), R4(88)
       : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
       : "memory");
 }
@@ -171,6 +193,17 @@ PTX_FN void wgmma_m64n152k16_bf16(float (&acc)[76], uint64_t desc_a, uint64_t de
       : "memory");
 }
 template <Major MAJOR_A, Major MAJOR_B>
+PTX_FN void wgmma_m64n160k16_bf16(float (&acc)[80], uint64_t desc_a, uint64_t desc_b,
+                                  int scale_d) {
+  asm volatile(
+      "{ .reg .pred p; setp.ne.b32 p, %82, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n160k16.f32.bf16.bf16 {" P0 ", " P32 ", " P64_8 ", " P72_8
+      "}, %80, %81, p, 1, 1, %83, %84; }"
+      : R32(0), R32(32), R8(64), R8(72)
+      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
+      : "memory");
+}
+template <Major MAJOR_A, Major MAJOR_B>
 PTX_FN void wgmma_m64n168k16_bf16(float (&acc)[84], uint64_t desc_a, uint64_t desc_b,
                                   int scale_d) {
   asm volatile(
@@ -189,6 +222,17 @@ PTX_FN void wgmma_m64n176k16_bf16(float (&acc)[88], uint64_t desc_a, uint64_t de
       "wgmma.mma_async.sync.aligned.m64n176k16.f32.bf16.bf16 {" P0 ", " P32 ", " P64_8 ", " P72_8
       ", " P80_8 "}, %88, %89, p, 1, 1, %91, %92; }"
       : R32(0), R32(32), R8(64), R8(72), R8(80)
+      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
+      : "memory");
+}
+template <Major MAJOR_A, Major MAJOR_B>
+PTX_FN void wgmma_m64n184k16_bf16(float (&acc)[92], uint64_t desc_a, uint64_t desc_b,
+                                  int scale_d) {
+  asm volatile(
+      "{ .reg .pred p; setp.ne.b32 p, %94, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n184k16.f32.bf16.bf16 {" P0 ", " P32 ", " P64_8 ", " P72_8
+      ", " P80_8 ", %88, %89, %90, %91}, %92, %93, p, 1, 1, %95, %96; }"
+      : R32(0), R32(32), R8(64), R8(72), R8(80), R4(88)
       : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
       : "memory");
 }

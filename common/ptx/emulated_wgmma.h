@@ -19,8 +19,8 @@ enum class Major { k, mn };
     emu::wgmma(acc, N, nullptr, desc_a, desc_b, scale_d != 0, MAJOR_A == Major::mn,          \
                MAJOR_B == Major::mn, true, here);                                            \
   }
-EMU_WGMMA(64) EMU_WGMMA(128) EMU_WGMMA(144) EMU_WGMMA(152) EMU_WGMMA(168)
-EMU_WGMMA(176) EMU_WGMMA(192) EMU_WGMMA(200) EMU_WGMMA(256)
+EMU_WGMMA(64) EMU_WGMMA(128) EMU_WGMMA(144) EMU_WGMMA(152) EMU_WGMMA(160) EMU_WGMMA(168)
+EMU_WGMMA(176) EMU_WGMMA(184) EMU_WGMMA(192) EMU_WGMMA(200) EMU_WGMMA(256)
 #undef EMU_WGMMA
 
 inline void wgmma_fence(EMU_HERE) { emu::wgmma_fence(here); }

@@ -15,12 +15,23 @@ constexpr int MAX_POLLS_PARTS = 50;   // then a part leaves its share to the las
 template <class Tile>
 __device__ int height_at(const GemmArgs& args, int row) {
   if (!Tile::TALL) return Tile::BLOCK_M;
-  return row >= args.high_m ? LOW : args.height - (row >= args.higher_m ? 8 : 0);
+  return args.height - (row >= args.higher_m ? 8 : 0);
 }
 // Of those, the ones that are staged at once from row part_m of the tile on.
 template <class Tile>
 __device__ int rows_of(const GemmArgs& args, int row, int part_m) {
   return min(Tile::PART_M, height_at<Tile>(args, row) - part_m);
+}
+// They move at once, or 8 rows at a time where the tile ends within them.
+struct BoxOfC {
+  const CUtensorMap* map;
+  int rows, all_rows;
+};
+template <class Tile>
+__device__ BoxOfC box_of_c(const GemmArgs& args, int row, int part_m) {
+  const int rows = Tile::TALL ? rows_of<Tile>(args, row, part_m) : Tile::PART_M;
+  if (rows < Tile::PART_M) return {&args.tmap_c_few, 8, rows};
+  return {&args.tmap_c, Tile::PART_M, rows};
 }
 
 // One pair of columns, rounded to C's type.
@@ -171,10 +182,10 @@ __device__ void store_boxes(const float (&acc)[Tile::SLABS][Tile::REGS], const G
     ptx::bar_sync(1 + wg_id, 128);
     if (ADD) give();
     if (tid == 0) {
-      const int rows = Tile::TALL ? rows_of<Tile>(args, row, P::row(part)) : 1;
-      for (int r = 0; r < rows; r += args.box_m)
+      const BoxOfC c = box_of_c<Tile>(args, row, P::row(part));
+      for (int r = 0; r < c.all_rows; r += c.rows)
         for (int box = 0; box < Tile::SLABS; ++box)
-          ptx::tma_store_3d(&args.tmap_c, boxes + (box * Tile::PART_M + r) * 8,
+          ptx::tma_store_3d(c.map, boxes + (box * Tile::PART_M + r) * 8,
                             col + P::col(part) + box * P::BOX_N, row + P::row(part) + r, batch);
       ptx::tma_store_commit_group();
     }
@@ -189,15 +200,14 @@ __device__ void load_old_c(const GemmArgs& args, Storage& smem, int row, int col
   constexpr int BOX_SIZE = Tile::PART_M * 8, BOXES = Tile::NUM_CONSUMERS * Tile::SLABS;
 #pragma unroll 1
   for (int part = 0; part < P::COUNT; ++part) {
-    const int rows = Tile::TALL ? rows_of<Tile>(args, row, P::row(part)) : Tile::PART_M;
-    if (rows <= 0) break;
-    const int boxes = ceil_div(rows, args.box_m);
-    const int stage = take(BOXES * boxes * args.box_m * 8 * int(sizeof(uint4)));
+    const BoxOfC c = box_of_c<Tile>(args, row, P::row(part));
+    if (c.all_rows <= 0) break;
+    const int stage = take(BOXES * c.all_rows * 8 * int(sizeof(uint4)));
     auto* to = reinterpret_cast<uint4*>(smem.b[stage]);
-    for (int i = 0; i < BOXES * boxes; ++i) {
-      const int box = i % BOXES, r = i / BOXES * args.box_m;
+    for (int i = 0; i < BOXES * (c.all_rows / c.rows); ++i) {
+      const int box = i % BOXES, r = i / BOXES * c.rows;
       const int x = P::col(part) + box % Tile::SLABS * P::BOX_N, wg = box / Tile::SLABS;
-      ptx::tma_load_3d(to + box * BOX_SIZE + r * 8, &args.tmap_c,
+      ptx::tma_load_3d(to + box * BOX_SIZE + r * 8, c.map,
                        col + x + (Tile::TRANSPOSED ? wg * Tile::WG_N : 0),
                        row + P::row(part) + r + (Tile::TRANSPOSED ? 0 : wg * Tile::WG_M), batch,
                        &smem.full_bar[stage]);

@@ -59,12 +59,11 @@ __device__ constexpr int k16_bytes(ptx::Major major) {
 }
 
 // The `index`-th piece of work of a cluster: whole tiles first, then those that are split along K.
-// Of the low tiles of a last row, `lead` come first, the others last.
 struct Work {
   int tile, piece, k_begin, k_tiles;
 };
 __device__ Work work_at(int index, int cta_k, const GemmArgs& args) {
-  int tile = index < args.lead ? index + args.tiles - args.lead : index - args.lead, piece = cta_k;
+  int tile = index, piece = cta_k;
   if (index >= args.whole) {
     const int tail = args.tiles - args.whole;
     piece = (index - args.whole) / tail, tile = index - piece * tail;
@@ -81,8 +80,6 @@ struct Origin {
   int m, n, batch;
 };
 __device__ Origin origin_of(int tile, int cta_m, int block_m, int block_n, const GemmArgs& args) {
-  if (tile >= args.high)  // low: the CTAs of a cluster have neighbouring columns
-    return {args.high_m, ((tile - args.high) * args.cluster_m + cta_m) * block_n, 0};
   const int batch = args.batched ? tile / (args.tiles_m * args.tiles_n) : 0;
   const int in_matrix = tile - batch * args.tiles_m * args.tiles_n;
   const int group = in_matrix / (args.group_m * args.tiles_n), group_m = group * args.group_m;
@@ -95,22 +92,20 @@ __device__ Origin origin_of(int tile, int cta_m, int block_m, int block_n, const
 }
 
 // The k tile of B from k on. The CTAs of a cluster load it together, each its half of n, or every
-// other box; of a low tile each loads all of its own.
+// other box.
 template <class Tile, ptx::Major MAJOR_B>
 __device__ void load_b(const GemmArgs& args, half* b, uint64_t* full_bar, int n, int k, int batch,
-                       int cta_m, bool low) {
-  const int first = low ? 0 : cta_m, step = low ? 1 : args.cluster_m;
+                       int cta_m) {
   const auto load = [&](int offset, int x, int y) {
-    if (step == 1)
+    if (args.cluster_m == 1)
       ptx::tma_load_3d(&b[offset], &args.tmap_b, x, y, batch, full_bar);
     else
       ptx::tma_load_3d_multicast(&b[offset], &args.tmap_b, x, y, batch, full_bar, 0b11);
   };
   if constexpr (MAJOR_B == ptx::Major::k)
-    for (int half = first; half < args.cluster_m; half += step)
-      load(half * (Tile::BLOCK_N / 2) * BLOCK_K, k, n + half * (Tile::BLOCK_N / 2));
+    load(cta_m * (Tile::BLOCK_N / 2) * BLOCK_K, k, n + cta_m * (Tile::BLOCK_N / 2));
   else
-    for (int box = first; box < Tile::BLOCK_N / BOX; box += step)
+    for (int box = cta_m; box < Tile::BLOCK_N / BOX; box += args.cluster_m)
       load(box * BOX * BLOCK_K, n + box * BOX, k);
 }
 
@@ -130,7 +125,6 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
   using Storage = SharedStorage<Tile>;
   constexpr int NUM_STAGES = Tile::NUM_STAGES;
   const int height = Tile::TALL ? args.height : Tile::BLOCK_M, main_m = height - Tile::EXTRA;
-  const int stage_bytes = (height + Tile::BLOCK_N) * BLOCK_K * int(sizeof(half));
   auto& smem = *static_cast<Storage*>(ptx::dynamic_smem());
   const int tid = threadIdx.x, cluster_m = args.cluster_m;
   const int wg_id = __shfl_sync(~0u, tid / 128, 0);  // known to be uniform: descriptors stay scalar
@@ -174,25 +168,26 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
       for (int index = first_work; index < args.works; index += args.num_clusters) {
         const Work work = work_at(index, cta_k, args);
         const Origin at = origin_of(work.tile, cta_m, main_m, Tile::BLOCK_N, args);
+        const int rows = height_at<Tile>(args, at.m);
+        const CUtensorMap* tmap_a = rows < height ? &args.tmap_a_extra : &args.tmap_a;
         const int batch_a = args.batched_a ? at.batch : 0, batch_b = args.batched_b ? at.batch : 0;
-        const bool low = work.tile >= args.high;  // its B is nobody else's
         const int k_step = index / args.num_clusters % 2 ? -BLOCK_K : BLOCK_K;  // any order will do
         int k = (work.k_begin + (k_step < 0 ? work.k_tiles - 1 : 0)) * BLOCK_K;
         if (iter == 0) ptx::griddepcontrol_wait();  // from here on it touches global memory
         for (int i = work.k_tiles; i > 0; --i, ++iter, k += k_step) {
-          const int into = take(stage_bytes);
+          const int into = take((rows + Tile::BLOCK_N) * BLOCK_K * int(sizeof(half)));
           uint64_t* full_bar = &smem.full_bar[into];
           if constexpr (MAJOR_A == ptx::Major::k)
-            ptx::tma_load_3d(smem.a[into], &args.tmap_a, k, at.m, batch_a, full_bar);
+            ptx::tma_load_3d(smem.a[into], tmap_a, k, at.m, batch_a, full_bar);
           else
 #pragma unroll 1  // few registers
             for (int box = 0; box < Tile::MAIN_M / BOX; ++box)
-              ptx::tma_load_3d(&smem.a[into][box * BOX * BLOCK_K], &args.tmap_a,
+              ptx::tma_load_3d(&smem.a[into][box * BOX * BLOCK_K], tmap_a,
                                at.m + box * BOX, k, batch_a, full_bar);
           if constexpr (Tile::EXTRA > 0)
             ptx::tma_load_3d(&smem.a[into][Tile::MAIN_M * BLOCK_K], &args.tmap_a_extra,
                              row_of<Tile>(args, at.m, Tile::MAIN_M), k, batch_a, full_bar);
-          load_b<Tile, MAJOR_B>(args, smem.b[into], full_bar, at.n, k, batch_b, cta_m, low);
+          load_b<Tile, MAJOR_B>(args, smem.b[into], full_bar, at.n, k, batch_b, cta_m);
           if (args.pace && cta_rank == 0 && iter % PACE == PACE - 1) {
             ptx::red_add_relaxed(&args.counters[0], 1);
             const int counted = iter / PACE;  // by this cluster, when it last looked

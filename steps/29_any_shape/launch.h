@@ -43,7 +43,8 @@ Config config_of(const GemmParams& p) {
   const char* forced = std::getenv("LADDER_GEMM_CONFIG");
   if (!(forced && read_config(forced, config)) && !read_config(tuned_config(p), config))
     return model_choice(p, gpu::num_sms());
-  if (lower(TILES[config.tile]) && p.layout_a != Layout::row_major) config.tile = 2;  // 200x256
+  if (tall(TILES[config.tile]) && p.layout_a != Layout::row_major)
+    config.cluster_m = 1, config.height = 200;
   return config;
 }
 
@@ -74,7 +75,7 @@ KernelFacts kernel_of(const GemmParams& p, const Config& config) {
     case 1: return kernel_of<Tile128x128>(p);
     case 3: return kernel_of<Tile64x256>(p);
     case 4: return kernel_of<Tile64x128>(p);
-    default: return kernel_of<Tile200x256, Tile192p8x256>(p);  // or a lower one
+    default: return kernel_of<Tile200x256, Tile192p8x256>(p);
   }
 }
 
@@ -118,30 +119,27 @@ struct Plan {
     const bool k_major_a = p.layout_a == Layout::row_major;
     const bool k_major_b = p.layout_b == Layout::col_major;
     const void* a_data = a.pad ? workspace + a.offset : a.data;
-    args.tmap_a = a.map(a_data, k_major_a ? tile.block_m : BLOCK_K, p.type_ab);
-    if (!k_major_a) args.tmap_a_extra = a.map(a_data, BLOCK_K, p.type_ab, 8);
+    args.tmap_a = a.map(a_data, k_major_a ? cut.height : BLOCK_K, p.type_ab);
+    args.tmap_a_extra = k_major_a ? a.map(a_data, std::max(8, cut.height - 8), p.type_ab)
+                                  : a.map(a_data, BLOCK_K, p.type_ab, 8);
     args.tmap_b = b.map(b.pad ? workspace + b.offset : b.data,
                         k_major_b ? tile.block_n / cluster_m : BLOCK_K, p.type_ab);
     args.boxes = stores_boxes(p);
     args.reads_boxes = args.boxes && p.beta != 0.0f && cut.cluster_k == 1;
     args.plain = p.type_c != Type::f32 && p.beta == 0.0f;
     args.pairs = aligned(p.C, 4) && p.ldc % 2 == 0 && stride_c % 2 == 0 && p.N % 2 == 0;
-    args.height = tile.block_m;
-    args.box_m = kernel_of(p, config).part_m;
-    if (tall(tile) && k_major_a)
-      args.box_m = std::gcd(args.box_m, cut.higher < cut.tiles_m * cluster_m ? 8 : tile.block_m);
-    if (args.boxes)
-      args.tmap_c = gpu::tensor_map(
-          p.C, {p.N, p.M, p.batch}, {p.ldc, stride_c ? stride_c : p.M * p.ldc},
-          {p.type_c == Type::f32 ? BOX / 2 : BOX, args.box_m, 1},
-          gpu::Swizzle::b128, p.type_c);
+    args.height = cut.height;
+    const auto map_c = [&](int rows) {
+      return gpu::tensor_map(p.C, {p.N, p.M, p.batch}, {p.ldc, stride_c ? stride_c : p.M * p.ldc},
+                             {p.type_c == Type::f32 ? BOX / 2 : BOX, rows, 1}, gpu::Swizzle::b128,
+                             p.type_c);
+    };
+    if (args.boxes) args.tmap_c = map_c(kernel_of(p, config).part_m), args.tmap_c_few = map_c(8);
     args.pace = config.pace, args.batched = p.batch > 1;
     args.batched_a = a.batch > 1, args.batched_b = b.batch > 1;
     args.cluster_m = cluster_m, args.group_m = config.group_m;
     args.tiles_m = int(cut.tiles_m), args.tiles_n = int(cut.tiles_n), args.tiles = int(cut.tiles);
-    args.high = int(cut.high), args.high_m = args.tiles_m * cluster_m * tile.block_m;
-    args.lead = int(cut.lead);
-    args.higher = int(cut.higher), args.higher_m = args.higher * tile.block_m;
+    args.higher = int(cut.higher), args.higher_m = args.higher * cut.height;
     args.whole = int(cut.whole), args.split = cut.split, args.cluster_k = cut.cluster_k;
     const int pieces = std::max(cut.split, cut.cluster_k);
     args.share = args.num_k_tiles / pieces, args.longer = args.num_k_tiles % pieces;
