@@ -340,32 +340,34 @@ __device__ void add_to(float4& sum, const float4& more) {
   sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;
 }
 
-// Adds PIECES pieces from the first on to items at[0], at[1] .., all loads in flight.
-template <int PIECES, int ITEMS, class SumsOf>
-__device__ void add_pieces(float4 (&sum)[ITEMS], SumsOf sums_of, int first,
+// Adds pieces first .. last - 1 to items at[0], at[1] .., PIECES of them in flight at once.
+template <int PIECES, bool EXACT, int ITEMS, class SumsOf>
+__device__ void add_pieces(float4 (&sum)[ITEMS], SumsOf sums_of, int first, int last,
                            const int (&at)[ITEMS]) {
-  float4 loaded[PIECES][ITEMS];
+  float4 loaded[PIECES][ITEMS] = {};
 #pragma unroll
   for (int p = 0; p < PIECES; ++p) {
-    const float4* from = sums_of(first + p);
+    const bool there = EXACT || first + p < last;
+    const float4* from = sums_of(there ? first + p : first);
 #pragma unroll
-    for (int j = 0; j < ITEMS; ++j) loaded[p][j] = from[at[j]];
+    for (int j = 0; j < ITEMS; ++j)
+      if (there) loaded[p][j] = from[at[j]];
   }
 #pragma unroll
   for (int p = 0; p < PIECES; ++p)
 #pragma unroll
     for (int j = 0; j < ITEMS; ++j) add_to(sum[j], loaded[p][j]);
 }
-template <int ITEMS, class SumsOf>
+// Of n pieces of 64x128 a thread has 16 / n items, rounded up to 1, 2, 4 or 8: with 28 loads one
+// trip to L2 will do for up to 14.
+template <int LOADS, int ITEMS, class SumsOf>
 __device__ void add_all(float4 (&sum)[ITEMS], SumsOf sums_of, int first, int last,
                         const int (&at)[ITEMS]) {
+  constexpr int FEW = 16 / ITEMS, MANY = LOADS / ITEMS;
+  if constexpr (LOADS > 8)
+    if (last - first == FEW) return add_pieces<FEW, true>(sum, sums_of, first, last, at);
 #pragma unroll 1
-  for (; last - first >= 16 / ITEMS; first += 16 / ITEMS)
-    add_pieces<16 / ITEMS>(sum, sums_of, first, at);
-  if (ITEMS < 2 && last - first >= 8) add_pieces<8>(sum, sums_of, first, at), first += 8;
-  if (ITEMS < 4 && last - first >= 4) add_pieces<4>(sum, sums_of, first, at), first += 4;
-  if (ITEMS < 8 && last - first >= 2) add_pieces<2>(sum, sums_of, first, at), first += 2;
-  if (last - first >= 1) add_pieces<1>(sum, sums_of, first, at);
+  for (; first < last; first += MANY) add_pieces<MANY, false>(sum, sums_of, first, last, at);
 }
 
 // One item to C.
@@ -468,6 +470,7 @@ __device__ void add_share(const GemmArgs& args, SumsOf sums_of, float4* scratch,
   const int64_t matrix = batch * args.stride_c;
   // Several items of a thread at once, so that few pieces keep as many loads in flight. (GIVES: no
   // registers left for that.)
+  constexpr int LOADS = Tile::GIVES ? 8 : Tile::TRANSPOSED ? 12 : 28;
   const auto add = [&](auto items) {
     constexpr int ITEMS = decltype(items)::value;
 #pragma unroll 1
@@ -476,13 +479,13 @@ __device__ void add_share(const GemmArgs& args, SumsOf sums_of, float4* scratch,
       int at[ITEMS];
 #pragma unroll
       for (int j = 0; j < ITEMS; ++j) at[j] = min(i + j * 128, end - 1);
-      add_all(sum, sums_of, 0, pieces, at);
+      add_all<LOADS>(sum, sums_of, 0, pieces, at);
       store_items<Tile>(args, sum, i, end, row, col, matrix);
     }
   };
   const int size = end - begin;
   if constexpr (!Tile::GIVES) {
-    if (size > 512 && pieces == 2) return add(std::integral_constant<int, 8>());
+    if (size > 512) return add(std::integral_constant<int, 8>());
     if (size > 256) return add(std::integral_constant<int, 4>());
     if (size > 128) return add(std::integral_constant<int, 2>());
   }
@@ -494,7 +497,8 @@ __device__ void add_share(const GemmArgs& args, SumsOf sums_of, float4* scratch,
     const int i = i0 + (tid & (width - 1)), at[1] = {i};
     float4 sum[1] = {};
     if (i < end)
-      add_all(sum, sums_of, pieces * slice >> halvings, pieces * (slice + 1) >> halvings, at);
+      add_all<LOADS>(sum, sums_of, pieces * slice >> halvings, pieces * (slice + 1) >> halvings,
+                     at);
     if (slices > 1) {
       scratch[tid] = sum[0];
       ptx::bar_sync(1 + wg_id, 128);

@@ -1,6 +1,7 @@
 // 29: the tiles there are, what a launch tells the kernel, and which tile a problem gets.
 #pragma once
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -68,10 +69,10 @@ struct TileFacts {
   double step_us, busy_us, end_us, elements_us;
 };
 constexpr TileFacts TILES[] = {{128, 256, false, true, 0.672, 0.005, 1.55, 5.0},
-                               {128, 128, false, true, 0.34, 0.1, 1.15, 10.0},
+                               {128, 128, false, true, 0.322, 0.034, 1.26, 10.0},
                                {200, 256, true, false, 1.02, 0.0, 2.9, 40.0},
-                               {64, 256, true, true, 0.44, 0.4, 0.6, 6.0},
-                               {64, 128, false, true, 0.23, 0.09, 0.7, 6.0}};
+                               {64, 256, true, true, 0.318, 0.56, 1.0, 6.0},
+                               {64, 128, false, true, 0.188, 0.107, 0.52, 6.0}};
 constexpr int NUM_TILES = 5;
 constexpr double LOWER_US = 0.0008;  // as busy_us, of 200x256, for each row that it has less
 static_assert(Tile128x256::SHARED && Tile128x128::SHARED && Tile64x256::SHARED &&
@@ -169,9 +170,9 @@ Cut cut_of(const GemmParams& p, const Config& c, int sms) {
   cut.tiles_n = ceil_div(p.N, tile.block_n);
   cut.tiles = cut.tiles_m * cut.tiles_n * p.batch;
   cut.cluster_k = int(std::min<int64_t>(c.cluster_k, k_tiles));
-  // Clusters of more than two do not fill an H200: 120 of its 132 SMs take part.
-  const int usable = cut.cluster_k > 2 ? sms * 10 / 11 : sms;
-  cut.slots = std::max(1, usable / (c.cluster_m * cut.cluster_k));
+  // Clusters of 1, 2, .. CTAs that an H200 holds at once: they lie within a GPC.
+  constexpr int AT_ONCE[] = {132, 66, 39, 30, 22, 17, 15, 15};
+  cut.slots = std::max(1, AT_ONCE[c.cluster_m * cut.cluster_k - 1] * sms / 132);
   cut.split = int(std::min<int64_t>(c.split, k_tiles));
   cut.whole = cut.split == 1 ? cut.tiles : cut.tiles / cut.slots * cut.slots;
   // Flags are few; more tiles than that do not need a split.
@@ -213,7 +214,10 @@ double estimate(const GemmParams& p, const Config& c, int sms) {
   const double height = cut.height - 8 * (1 - double(cut.higher) / rows);  // the mean
   const double loads = height * lines(p.lda) + tile.block_n * lines(p.ldb) / c.cluster_m;
   const bool late = starts_late(p, c, cut, sms);
-  const double shared = late && tile.block_m == 128 ? 0.0 : c.cluster_m == 2 ? 0.19 : 1.0;
+  const double shared = late && tile.block_m == 128 ? 0.0
+                        : c.cluster_m == 1          ? 1.0
+                        : tall(tile)                ? 0.19
+                                                    : 0.48;
   const double step_us = tall(tile) ? tile.step_us * height / 200 : tile.step_us;
   const double busy_us =
       tall(tile) ? LOWER_US * (200 - height) + 0.02 * (c.cluster_m - 1) : tile.busy_us;
@@ -227,18 +231,23 @@ double estimate(const GemmParams& p, const Config& c, int sms) {
                                                     : tile.elements_us);
   // The cluster with the most to do.
   double compute =
-      double(ceil_div(cut.whole, cut.slots)) * (k_tiles / cut.cluster_k * step + end);
-  if (cut.split > 1) compute += k_tiles / cut.split * step + tile.end_us;
+      double(ceil_div(cut.whole, cut.slots)) * (std::ceil(k_tiles / cut.cluster_k) * step + end);
+  if (cut.split > 1)
+    compute += std::ceil(k_tiles / cut.split) * step + (tall(tile) ? tile.end_us : 0.0);
   const double bytes =
       2.0 * double(p.batch) *
       (double(p.M) * p.K + double(p.K) * p.N + double(p.M) * p.N * (f32 ? 2 : 1) * (reads ? 2 : 1));
-  const double memory = bytes / (4.5e6 * (0.64 + 0.36 * busy)) + end;
-  double time = (late ? 1.6 : 1.0) + 0.05 * (c.cluster_m - 1) + std::max(compute, memory);
+  double time = late ? 2.2 : 1.9;
+  if (cut.split > 1)  // memory and the multiplication wait for each other, now this, now that
+    time += std::pow(std::pow(compute, 6) + std::pow(bytes / 4.6e6 + end, 6), 1.0 / 6);
+  else
+    time += std::max(compute, bytes / 4.3e6 + end);
+  if (c.cluster_m == 2) time += tile.block_m == 64 ? -0.15 : 0.05;
   // Of 64 KB of sums, what is there.
   const double sums = std::min(1.0, double(p.M) / (tile.block_m * c.cluster_m)) * tile.block_m *
                       tile.block_n / 16384.0;
-  if (cut.cluster_k > 1) time += 1.0 + 2.9 * sums;
-  if (cut.split > 1) time += 3.3 + 2.6 * sums;
+  if (cut.cluster_k > 1) time += 0.32 * cut.cluster_k + 3.1 * sums;
+  if (cut.split > 1) time += 2.5 + 0.003 * cut.split + 2.8 * sums * busy;
   return time;
 }
 
@@ -265,6 +274,9 @@ std::vector<Config> candidates_of(const GemmParams& p, int sms) {
         if (starts_late(p, c, cut_of(p, c, sms), sms)) all.push_back(c);
         continue;
       }
+      if (block_m == 64 && p.M > 64 &&  // many waves of them: wider ones load less
+          cut_of(p, c, sms).tiles > 6 * cut_of(p, c, sms).slots)
+        continue;
       const auto add_whole = [&](Config whole) {
         const Cut cut = cut_of(p, whole, sms);
         // The higher ones of two heights in one round of tiles: nobody has two of them.
