@@ -154,11 +154,12 @@ enum class Swizzle { none, b32, b64, b128 };
 /// A tensor in global memory as TMA sees it, innermost dimension first: `sizes` in elements of
 /// `type`, `strides` of dimensions 1 and on, in elements too, copied in boxes of `box`. Elements
 /// outside read as zero and are not stored. The base and every stride must be a multiple of 16
-/// bytes. CUDA driver API, cuTensorMapEncodeTiled.
+/// bytes. What is read comes to L2 in pieces of `l2_bytes`, 128 or 256. CUDA driver API,
+/// cuTensorMapEncodeTiled.
 inline CUtensorMap tensor_map(const void* base, std::initializer_list<int64_t> sizes,
                               std::initializer_list<int64_t> strides,
                               std::initializer_list<int> box, Swizzle swizzle,
-                              Type type = Type::f16) {
+                              Type type = Type::f16, int l2_bytes = 128) {
   using Encode = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*,
                               const cuuint64_t*, const cuuint64_t*, const cuuint32_t*,
                               const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
@@ -192,7 +193,9 @@ inline CUtensorMap tensor_map(const void* base, std::initializer_list<int64_t> s
   const CUresult status =
       encode(&map, data_type, cuuint32_t(sizes.size()), const_cast<void*>(base), dims, bytes, boxes,
              element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzles[int(swizzle)],
-             CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+             l2_bytes == 256 ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B
+                             : CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (status != CUDA_SUCCESS) {
     std::string shape;
     for (size_t d = sizes.size(); d-- > 0;) shape += std::to_string(dims[d]) + (d ? "x" : "");

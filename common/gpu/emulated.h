@@ -112,7 +112,7 @@ enum class Swizzle { none, b32, b64, b128 };
 inline CUtensorMap tensor_map(const void* base, std::initializer_list<int64_t> sizes,
                               std::initializer_list<int64_t> strides,
                               std::initializer_list<int> box, Swizzle swizzle,
-                              Type type = Type::f16) {
+                              Type type = Type::f16, int /*l2_bytes*/ = 128) {
   const int element = type == Type::f32 ? 4 : 2;
   int64_t bytes[4] = {};
   std::transform(strides.begin(), strides.end(), bytes,

@@ -340,34 +340,43 @@ __device__ void add_to(float4& sum, const float4& more) {
   sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;
 }
 
-// Adds pieces first .. last - 1 to items at[0], at[1] .., PIECES of them in flight at once.
-template <int PIECES, bool EXACT, int ITEMS, class SumsOf>
-__device__ void add_pieces(float4 (&sum)[ITEMS], SumsOf sums_of, int first, int last,
-                           const int (&at)[ITEMS]) {
+// Adds PIECES pieces, or those before `last`, to items i, i + 128 .. below `end`, all in flight.
+template <int PIECES, bool ALL, int ITEMS, class SumsOf>
+__device__ void add_pieces(float4 (&sum)[ITEMS], SumsOf sums_of, int first, int last, int i,
+                           int end) {
   float4 loaded[PIECES][ITEMS] = {};
 #pragma unroll
   for (int p = 0; p < PIECES; ++p) {
-    const bool there = EXACT || first + p < last;
-    const float4* from = sums_of(there ? first + p : first);
+    const float4* from = sums_of(ALL ? first + p : min(first + p, last - 1)) + i;
 #pragma unroll
     for (int j = 0; j < ITEMS; ++j)
-      if (there) loaded[p][j] = from[at[j]];
+      if ((ALL || first + p < last) && i + j * 128 < end) loaded[p][j] = from[j * 128];
   }
 #pragma unroll
   for (int p = 0; p < PIECES; ++p)
 #pragma unroll
     for (int j = 0; j < ITEMS; ++j) add_to(sum[j], loaded[p][j]);
 }
-// Of n pieces of 64x128 a thread has 16 / n items, rounded up to 1, 2, 4 or 8: with 28 loads one
-// trip to L2 will do for up to 14.
+// Of n pieces of 64x128 a thread has 16 / n items, rounded up to 2, 4 or 8: with 24 LOADS one trip
+// to L2 will do for 3, for 5 and 6, for 9 to 12. Of more pieces, 16 at once.
 template <int LOADS, int ITEMS, class SumsOf>
-__device__ void add_all(float4 (&sum)[ITEMS], SumsOf sums_of, int first, int last,
-                        const int (&at)[ITEMS]) {
+__device__ void add_all(float4 (&sum)[ITEMS], SumsOf sums_of, int first, int last, int i, int end) {
   constexpr int FEW = 16 / ITEMS, MANY = LOADS / ITEMS;
-  if constexpr (LOADS > 8)
-    if (last - first == FEW) return add_pieces<FEW, true>(sum, sums_of, first, last, at);
 #pragma unroll 1
-  for (; first < last; first += MANY) add_pieces<MANY, false>(sum, sums_of, first, last, at);
+  for (; MANY > FEW && first < last && last - first != FEW; first += MANY)
+    add_pieces<MANY, false>(sum, sums_of, first, last, i, end);
+#pragma unroll 1
+  for (; last - first >= FEW; first += FEW)
+    add_pieces<FEW, true>(sum, sums_of, first, last, i, end);
+  if constexpr (MANY > FEW) return;
+  const auto rest = [&](auto pieces) {
+    constexpr int PIECES = decltype(pieces)::value;
+    if (PIECES >= FEW || last - first < PIECES) return;
+    add_pieces<PIECES, true>(sum, sums_of, first, last, i, end);
+    first += PIECES;
+  };
+  rest(std::integral_constant<int, 8>()), rest(std::integral_constant<int, 4>());
+  rest(std::integral_constant<int, 2>()), rest(std::integral_constant<int, 1>());
 }
 
 // One item to C.
@@ -470,22 +479,20 @@ __device__ void add_share(const GemmArgs& args, SumsOf sums_of, float4* scratch,
   const int64_t matrix = batch * args.stride_c;
   // Several items of a thread at once, so that few pieces keep as many loads in flight. (GIVES: no
   // registers left for that.)
-  constexpr int LOADS = Tile::GIVES ? 8 : Tile::TRANSPOSED ? 12 : 28;
+  constexpr int LOADS = Tile::TRANSPOSED || Tile::BLOCK_N > 128 ? 16 : 24;
   const auto add = [&](auto items) {
     constexpr int ITEMS = decltype(items)::value;
 #pragma unroll 1
     for (int i = begin + tid; i - tid < end; i += ITEMS * 128) {
       float4 sum[ITEMS] = {};
-      int at[ITEMS];
-#pragma unroll
-      for (int j = 0; j < ITEMS; ++j) at[j] = min(i + j * 128, end - 1);
-      add_all<LOADS>(sum, sums_of, 0, pieces, at);
+      add_all<LOADS>(sum, sums_of, 0, pieces, i, end);
       store_items<Tile>(args, sum, i, end, row, col, matrix);
     }
   };
   const int size = end - begin;
   if constexpr (!Tile::GIVES) {
-    if (size > 512) return add(std::integral_constant<int, 8>());
+    if (size > 512 && (pieces == 2 || !Tile::TRANSPOSED))
+      return add(std::integral_constant<int, 8>());
     if (size > 256) return add(std::integral_constant<int, 4>());
     if (size > 128) return add(std::integral_constant<int, 2>());
   }
@@ -494,11 +501,11 @@ __device__ void add_share(const GemmArgs& args, SumsOf sums_of, float4* scratch,
   const int slices = 1 << halvings, width = 128 >> halvings, slice = tid >> (7 - halvings);
 #pragma unroll 1
   for (int i0 = begin; i0 < end; i0 += width) {
-    const int i = i0 + (tid & (width - 1)), at[1] = {i};
+    const int i = i0 + (tid & (width - 1));
     float4 sum[1] = {};
     if (i < end)
-      add_all<LOADS>(sum, sums_of, pieces * slice >> halvings, pieces * (slice + 1) >> halvings,
-                     at);
+      add_all<16>(sum, sums_of, pieces * slice >> halvings, pieces * (slice + 1) >> halvings, i,
+                  end);
     if (slices > 1) {
       scratch[tid] = sum[0];
       ptx::bar_sync(1 + wg_id, 128);

@@ -66,7 +66,7 @@ __device__ Work work_at(int index, int cta_k, const GemmArgs& args) {
   int tile = index, piece = cta_k;
   if (index >= args.whole) {
     const int tail = args.tiles - args.whole;
-    piece = (index - args.whole) / tail, tile = index - piece * tail;
+    piece = (index - args.whole) / args.tail, tile = index - piece * tail;
   } else if (args.cluster_k == 1) {
     return {tile, 0, 0, args.num_k_tiles};
   }
@@ -82,9 +82,11 @@ struct Origin {
 __device__ Origin origin_of(int tile, int cta_m, int block_m, int block_n, const GemmArgs& args) {
   const int batch = args.batched ? tile / (args.tiles_m * args.tiles_n) : 0;
   const int in_matrix = tile - batch * args.tiles_m * args.tiles_n;
-  const int group = in_matrix / (args.group_m * args.tiles_n), group_m = group * args.group_m;
+  const int group = in_matrix / args.group, group_m = group * args.group_m;
   const int in_group = in_matrix - group_m * args.tiles_n;
-  const int rows = min(args.group_m, args.tiles_m - group_m), column = in_group / rows;
+  const bool last = args.tiles_m - group_m < args.group_m;
+  const int rows = last ? args.last_rows.by : args.group_m;
+  const int column = last ? in_group / args.last_rows : in_group / args.rows;
   const int tile_m = group_m + in_group - column * rows;
   const int tile_n = group % 2 == 0 ? column : args.tiles_n - 1 - column;
   const int row = tile_m * args.cluster_m + cta_m;
@@ -131,7 +133,7 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
   const int cta_rank = ptx::cluster_ctarank();
   const int cta_m = args.cluster_k > 1 ? 0 : cta_rank;
   const int cta_k = Tile::SHARED ? cta_rank - cta_m : 0;
-  const int first_work = blockIdx.x / unsigned(cluster_m * args.cluster_k);
+  const int first_work = int(blockIdx.x) / args.ctas;
 
   if (tid == Tile::NUM_CONSUMERS * 128) {
     ptx::prefetch_tensormap(&args.tmap_a);

@@ -24,9 +24,10 @@ struct Operand {
     tma_stride = pad ? rows * tma_ld : one_matrix;
   }
   size_t bytes() const { return pad ? size_t(batch * rows * tma_ld * 2) : 0; }
-  CUtensorMap map(const void* base, int box_rows, Type type, int box_cols = BOX) const {
+  CUtensorMap map(const void* base, int box_rows, Type type, int box_cols = BOX,
+                  int l2_bytes = 128) const {
     return gpu::tensor_map(base, {cols, rows, batch}, {tma_ld, tma_stride}, {box_cols, box_rows, 1},
-                           gpu::Swizzle::b128, type);
+                           gpu::Swizzle::b128, type, l2_bytes);
   }
 };
 Operand operand_a(const GemmParams& p) {
@@ -123,7 +124,8 @@ struct Plan {
     args.tmap_a_extra = k_major_a ? a.map(a_data, std::max(8, cut.height - 8), p.type_ab)
                                   : a.map(a_data, BLOCK_K, p.type_ab, 8);
     args.tmap_b = b.map(b.pad ? workspace + b.offset : b.data,
-                        k_major_b ? tile.block_n / cluster_m : BLOCK_K, p.type_ab);
+                        k_major_b ? tile.block_n / cluster_m : BLOCK_K, p.type_ab, BOX,
+                        streams_ahead(p, config, cut, gpu::num_sms()) ? 256 : 128);
     args.boxes = stores_boxes(p);
     args.reads_boxes = args.boxes && p.beta != 0.0f && cut.cluster_k == 1;
     args.plain = p.type_c != Type::f32 && p.beta == 0.0f;
@@ -146,6 +148,9 @@ struct Plan {
     args.one_piece = unsigned(ceil_div(int64_t{1} << 32, int64_t(pieces)));
     args.works = int(cut.works), args.num_clusters =
         int(cut.cluster_k > 1 ? cut.works : std::min<int64_t>(cut.works, cut.slots));
+    args.ctas = Divisor(cluster_m * args.cluster_k), args.tail = Divisor(cut.tiles - cut.whole);
+    args.group = Divisor(int64_t(args.group_m) * args.tiles_n);
+    args.rows = Divisor(args.group_m), args.last_rows = Divisor(args.tiles_m % args.group_m);
     args.partials = reinterpret_cast<float4*>(workspace + partials);
     args.counters = reinterpret_cast<int*>(workspace);
     return args;

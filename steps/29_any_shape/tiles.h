@@ -78,6 +78,20 @@ constexpr double LOWER_US = 0.0008;  // as busy_us, of 200x256, for each row tha
 static_assert(Tile128x256::SHARED && Tile128x128::SHARED && Tile64x256::SHARED &&
               Tile64x128::SHARED, "as TILES says");
 
+// What is divided by often, and where loads wait for it: one multiplication instead of the forty
+// instructions of a division, for n below 2^16 and divisors up to 2^15.
+struct Divisor {
+  int by = 1;
+  unsigned inverse = 0;  // 2^31 / by, rounded up; 0: too large
+  Divisor() = default;
+  explicit Divisor(int64_t n) : by(int(std::max<int64_t>(n, 1))) {
+    if (by <= 1 << 15) inverse = unsigned(ceil_div(int64_t{1} << 31, int64_t{by}));
+  }
+};
+__device__ int operator/(int n, const Divisor& d) {
+  return n < 1 << 16 && d.inverse ? int(uint64_t(n) * d.inverse >> 31) : n / d.by;
+}
+
 struct GemmArgs {
   CUtensorMap tmap_a, tmap_b, tmap_c;
   CUtensorMap tmap_a_extra, tmap_c_few;  // A: of the EXTRA rows, or of a tile 8 rows lower; C: of 8
@@ -101,6 +115,8 @@ struct GemmArgs {
   int share, longer;            // k tiles of a piece; the first `longer` pieces have one more
   unsigned one_piece;           // 2^32 / pieces, rounded up
   int works, num_clusters;      // pieces of work, and who does them
+  Divisor ctas, tail, group, rows, last_rows;  // of a cluster; tiles in pieces; tiles of a group;
+                                               // rows of tiles of a group, of the last one
   float4* partials;
   int* counters;
 };
@@ -201,6 +217,12 @@ bool starts_late(const GemmParams& p, const Config& c, const Cut& cut, int sms) 
          cut.works * 4 >= sms * 3 && ceil_div(p.K, BLOCK_K) / cut.split >= 32;
 }
 
+// Whether B passes by next to no rows: L2 then fetches the next k tile of a row with this one.
+bool streams_ahead(const GemmParams& p, const Config& c, const Cut& cut, int sms) {
+  return p.M <= 32 && p.layout_b == Layout::col_major && cut.split == 1 &&
+         starts_late(p, c, cut, sms);
+}
+
 // Estimated time in microseconds on an H200: the launch, waves of tiles or what memory takes, and
 // what adding up costs.
 double estimate(const GemmParams& p, const Config& c, int sms) {
@@ -237,7 +259,7 @@ double estimate(const GemmParams& p, const Config& c, int sms) {
   const double bytes =
       2.0 * double(p.batch) *
       (double(p.M) * p.K + double(p.K) * p.N + double(p.M) * p.N * (f32 ? 2 : 1) * (reads ? 2 : 1));
-  double time = late ? 2.2 : 1.9;
+  double time = late ? 2.0 : 1.9;
   if (cut.split > 1)  // memory and the multiplication wait for each other, now this, now that
     time += std::pow(std::pow(compute, 6) + std::pow(bytes / 4.6e6 + end, 6), 1.0 / 6);
   else
