@@ -124,18 +124,22 @@ def _shape_for(config):
 
 
 def _compiled(ready, step):
-    """{compute capability: [registers, static shared memory]} by ptxas' own words."""
-    found = {}
+    """{compute capability: [registers, static shared memory]} by ptxas' own words; of a kernel for
+    several tiles, of that tile which kernel_facts reads."""
+    facts, found = kernel_facts.read(step), {}
+    tile = f"ILi{facts.get('BLOCK_M')}ELi{facts.get('BLOCK_N')}E"  # as names are mangled
     for target in step.targets() if ready.nvcc else []:
         with tempfile.TemporaryDirectory(prefix="ladder-") as folder:
             done = child.run([ready.nvcc, "-std=c++17", "-O3", "-I", paths.ROOT, "-Xptxas", "-v",
                               "-gencode", f"arch=compute_{target},code=sm_{target}",
                               f'-DSTEP_ID="{step.id}"', "-cubin", step.kernel,
                               "-o", Path(folder) / "kernel.cubin"], limit=300)
-        uses = re.findall(r"Used (\d+) registers(?:.*?(\d+) bytes smem)?", done.out + done.err)
+        uses = re.findall(r"entry function '(\w+)'(?:.*\n)*?.*Used (\d+) registers"
+                          r"(?:.*?(\d+) bytes smem)?", done.out + done.err)
+        uses = [u for u in uses if tile in u[0]] or uses
         if uses:
-            found[target.rstrip("a")] = [max(int(u[0]) for u in uses),
-                                         max(int(u[1] or 0) for u in uses)]
+            found[target.rstrip("a")] = [max(int(u[1]) for u in uses),
+                                         max(int(u[2] or 0) for u in uses)]
     return found
 
 
