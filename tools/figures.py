@@ -5,14 +5,14 @@
 
 Timelines come from plots/results/traces/, sweeps from plots/results/sweeps/, waits from
 plots/results/profiles/, roofline and utilisation from plots/results/, as do experiments and their
-timelines; banks from the kernels themselves. A picture without recorded input is left out. Each SVG
-holds a fingerprint of its input.
+timelines; banks from the kernels themselves; what roofline and bytes predict, from counts.json. A
+picture without recorded input is left out. Each SVG holds a fingerprint of its input.
 """
 import hashlib
 import json
 
-from .lib import (banks, child, experiments, occupancy, paths, plots, results, setup, steps, suite,
-                  term)
+from .lib import (banks, child, counts, experiments, occupancy, paths, plots, results, setup, steps,
+                  suite, term)
 
 FOLDER = paths.ROOT / "plots" / "figures"
 BANKS = ("08", "11", "11.padding", "16", "23")
@@ -79,6 +79,8 @@ def figures():
     for file in sorted(suite.KEPT.glob("*.json")):
         yield (f"suite-{file.stem}", digest(file, suite.FILE), "plot.py",
                ["suite", file, "--recorded"])
+    counted = json.dumps({step: {k: v for k, v in entry.items() if k != "kernel"}
+                          for step, entry in counts.load().items()})  # a remark changes no number
     for file in sorted(paths.RECORDED.glob("*.json")):
         data = results.load(file)
         for e in experiments.everything():
@@ -94,12 +96,12 @@ def figures():
             occupancy.gpu(str(data.context["gpu"]))
         except term.UserError:
             continue  # nothing is known of it that these show
-        yield f"roofline-{file.stem}", digest(file), "see.py", ["roofline", file]
+        yield f"roofline-{file.stem}", digest(file, counted), "see.py", ["roofline", file]
         if any(row.get("gpu_util_nvml_pct") is not None for row in data.rows.values()):
             yield f"utilisation-{file.stem}", digest(file), "see.py", ["utilisation", file]
         profiles = paths.RECORDED / "profiles" / file.name
-        yield (f"bytes-{file.stem}", digest(file, *([profiles] if profiles.is_file() else [])),
-               "see.py", ["bytes", file])
+        kept = [file, profiles] if profiles.is_file() else [file]
+        yield f"bytes-{file.stem}", digest(counted, *kept), "see.py", ["bytes", file]
 
 
 def digest(*inputs):
