@@ -41,7 +41,7 @@ struct SharedStorage {  // 1,024-byte aligned buffers first, as the swizzle need
 };
 constexpr int STAGE_BYTES = (BLOCK_M + BLOCK_N) * BLOCK_K * sizeof(half);
 static_assert(sizeof(SharedStorage<2>) <= 101376, "must fit every GPU from sm_80 on");
-static_assert(sizeof(SharedStorage<2>) >= BLOCK_M * BLOCK_N * 2, "C must fit too, at the end");
+static_assert(sizeof(SharedStorage<2>) >= BLOCK_M * BLOCK_N * 2, "the tile of C must fit too");
 
 // Where element (row, col) of a tile with rows of COLS elements lies in shared memory: chunk c of
 // 16 bytes goes to place c ^ row, so that 8 rows of one column of chunks lie in 8 different places
