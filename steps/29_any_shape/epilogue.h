@@ -316,20 +316,21 @@ struct Sums {
   }
 };
 
-// A consumer's sums to shared or global memory; items `begin` to `end`, its own share, to `kept`.
+// A consumer's sums to shared or global memory; items `begin` to `end`, its own share and whole
+// groups, to `kept`.
 template <class Tile>
 __device__ void store_sums(float (&acc)[Tile::SLABS][Tile::REGS], float4* sums, int groups,
                            float4* kept = nullptr, int begin = 0, int end = 0) {
-  const int tid = thread_now();
+  const int tid = thread_now(), own = begin / 128, others = end / 128;
+  float4 *to = sums + tid, *keep = kept + tid - begin;
 #pragma unroll
   for (int g = 0; g < Sums<Tile>::GROUPS; ++g) {
     const float* from = &acc[g % Tile::SLABS][g / Tile::SLABS * 4];
     const float4 item = make_float4(from[0], from[1], from[2], from[3]);
-    const int i = g * 128 + tid;
-    if (i >= begin && i < end)
-      kept[i - begin] = item;
+    if (g >= own && g < others)
+      keep[g * 128] = item;
     else if (g < groups)
-      sums[i] = item;
+      to[g * 128] = item;
   }
 #pragma unroll
   for (int i = 0; i < Tile::SLABS * Tile::REGS; ++i)  // frees the registers for what follows
@@ -340,17 +341,17 @@ __device__ void add_to(float4& sum, const float4& more) {
   sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;
 }
 
-// Adds PIECES pieces, or those before `last`, to items i, i + 128 .. below `end`, all in flight.
+// Adds PIECES pieces, or those before `last`, to items i, i + 128 .. below i + more, all in flight.
 template <int PIECES, bool ALL, int ITEMS, class SumsOf>
 __device__ void add_pieces(float4 (&sum)[ITEMS], SumsOf sums_of, int first, int last, int i,
-                           int end) {
+                           int more) {
   float4 loaded[PIECES][ITEMS] = {};
 #pragma unroll
   for (int p = 0; p < PIECES; ++p) {
     const float4* from = sums_of(ALL ? first + p : min(first + p, last - 1)) + i;
 #pragma unroll
     for (int j = 0; j < ITEMS; ++j)
-      if ((ALL || first + p < last) && i + j * 128 < end) loaded[p][j] = from[j * 128];
+      if ((ALL || first + p < last) && j * 128 < more) loaded[p][j] = from[j * 128];
   }
 #pragma unroll
   for (int p = 0; p < PIECES; ++p)
@@ -360,19 +361,20 @@ __device__ void add_pieces(float4 (&sum)[ITEMS], SumsOf sums_of, int first, int 
 // Of n pieces of 64x128 a thread has 16 / n items, rounded up to 2, 4 or 8: with 24 LOADS one trip
 // to L2 will do for 3, for 5 and 6, for 9 to 12. Of more pieces, 16 at once.
 template <int LOADS, int ITEMS, class SumsOf>
-__device__ void add_all(float4 (&sum)[ITEMS], SumsOf sums_of, int first, int last, int i, int end) {
+__device__ void add_all(float4 (&sum)[ITEMS], SumsOf sums_of, int first, int last, int i,
+                        int more) {
   constexpr int FEW = 16 / ITEMS, MANY = LOADS / ITEMS;
 #pragma unroll 1
   for (; MANY > FEW && first < last && last - first != FEW; first += MANY)
-    add_pieces<MANY, false>(sum, sums_of, first, last, i, end);
+    add_pieces<MANY, false>(sum, sums_of, first, last, i, more);
 #pragma unroll 1
   for (; last - first >= FEW; first += FEW)
-    add_pieces<FEW, true>(sum, sums_of, first, last, i, end);
+    add_pieces<FEW, true>(sum, sums_of, first, last, i, more);
   if constexpr (MANY > FEW) return;
   const auto rest = [&](auto pieces) {
     constexpr int PIECES = decltype(pieces)::value;
     if (PIECES >= FEW || last - first < PIECES) return;
-    add_pieces<PIECES, true>(sum, sums_of, first, last, i, end);
+    add_pieces<PIECES, true>(sum, sums_of, first, last, i, more);
     first += PIECES;
   };
   rest(std::integral_constant<int, 8>()), rest(std::integral_constant<int, 4>());
@@ -437,6 +439,10 @@ __device__ void store_items(const GemmArgs& args, const float4 (&sum)[ITEMS], in
       if (i + j * 128 < end) store_item<Tile>(args, sum[j], i + j * 128, row, col, matrix);
     return;
   }
+  const int item = i + i % 4 * 128;  // shares begin at multiples of 8
+  const int2 place = Sums<Tile>::place_of(item / 4 * 4);
+  const int r = row + place.x, c = col + place.y;
+  auto* to = static_cast<uint16_t*>(args.C) + matrix + r * args.ldc + c;
 #pragma unroll
   for (int j = 0; j + 3 < ITEMS; j += 4)
 #pragma unroll
@@ -449,11 +455,8 @@ __device__ void store_items(const GemmArgs& args, const float4 (&sum)[ITEMS], in
                           args.alpha * (below ? v.w : v.y));
       }
       turn_round(pair, i);
-      const int item = i + (j + i % 4) * 128;  // shares begin at multiples of 8
-      const int2 place = Sums<Tile>::place_of(item / 4 * 4);
-      const int r = row + place.x + below * 8, c = col + place.y;
-      if (item < end && r < args.M && c < args.N)
-        *reinterpret_cast<uint4*>(static_cast<uint16_t*>(args.C) + matrix + r * args.ldc + c) =
+      if (item + j * 128 < end && r + below * 8 < args.M && c + j * 8 < args.N)
+        *reinterpret_cast<uint4*>(to + below * 8 * args.ldc + j * 8) =
             make_uint4(pair[0], pair[1], pair[2], pair[3]);
     }
 }
@@ -463,9 +466,11 @@ __device__ int divided(int n, const GemmArgs& args) {
   return int(uint64_t(n) * args.one_piece >> 32);
 }
 
-// The first item of a share: whole lines of 128 bytes.
+// The first item of a share: whole groups or, of more pieces than groups, lines of 128 bytes.
 __device__ int begin_of(int share, int groups, const GemmArgs& args) {
-  return divided(groups * 16 * share, args) * 8;
+  const int pieces = max(args.split, args.cluster_k);
+  return groups < pieces ? divided(groups * 16 * share, args) * 8
+                         : divided(groups * share + pieces - 1, args) * 128;
 }
 
 // Adds up share `share` of `pieces` of a consumer's sums, all pieces in the order of K, and stores
@@ -483,10 +488,10 @@ __device__ void add_share(const GemmArgs& args, SumsOf sums_of, float4* scratch,
   const auto add = [&](auto items) {
     constexpr int ITEMS = decltype(items)::value;
 #pragma unroll 1
-    for (int i = begin + tid; i - tid < end; i += ITEMS * 128) {
+    for (int first = begin; first < end; first += ITEMS * 128) {  // more than 128: whole groups
       float4 sum[ITEMS] = {};
-      add_all<LOADS>(sum, sums_of, 0, pieces, i, end);
-      store_items<Tile>(args, sum, i, end, row, col, matrix);
+      add_all<LOADS>(sum, sums_of, 0, pieces, first + tid, end - first);
+      store_items<Tile>(args, sum, first + tid, end, row, col, matrix);
     }
   };
   const int size = end - begin;
@@ -505,7 +510,7 @@ __device__ void add_share(const GemmArgs& args, SumsOf sums_of, float4* scratch,
     float4 sum[1] = {};
     if (i < end)
       add_all<16>(sum, sums_of, pieces * slice >> halvings, pieces * (slice + 1) >> halvings, i,
-                  end);
+                  1);
     if (slices > 1) {
       scratch[tid] = sum[0];
       ptx::bar_sync(1 + wg_id, 128);
@@ -548,7 +553,7 @@ __device__ void add_up(float (&acc)[Tile::SLABS][Tile::REGS], const GemmArgs& ar
   const auto in_l2 = [&](int p) { return first + p * parts * Sums<Tile>::ITEMS; };
   const int begin = begin_of(piece, groups, args), end = begin_of(piece + 1, groups, args);
   auto* own = reinterpret_cast<float4*>(scratch);
-  const bool keeps = end - begin <= 2 * SIZE && end - begin > 72;  // below, slices need scratch
+  const bool keeps = end - begin <= 2 * SIZE && split <= groups;  // more: slices need scratch
   store_sums<Tile>(acc, in_l2(piece), groups, own, begin, keeps ? end : begin);
   ptx::bar_sync(1 + wg_id, 128);
   const int tid = thread_now(), flags = ceil_div(split, 16), share = 1 << piece % 16;
