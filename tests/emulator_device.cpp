@@ -261,6 +261,13 @@ __global__ void count_up(int* counter, float* sum) {
   atomicCAS(counter + 3, 0, ticket + 1);
 }
 
+/// The second warp reads a line that the first one then gives up.
+__global__ void discard(int* lines, int* out, int offset, bool wait) {
+  if (threadIdx.x >= 32) out[threadIdx.x] = lines[threadIdx.x - 32];
+  if (wait) __syncthreads();
+  if (threadIdx.x == 0) ptx::discard_l2(reinterpret_cast<char*>(lines) + offset);
+}
+
 __global__ void two_writers(int* out) { out[threadIdx.x / 2] = blockIdx.x; }
 
 }  // namespace
@@ -301,6 +308,20 @@ TEST_CASE("flags between blocks") {
   CHECK(to_host(flag)[2] == 5);
   CHECK(__int_as_float(to_host(sums)[0]) == 256.0f);
   CHECK(run(shape(dim3(1), dim3(64)), two_writers, sums.get<int>()).has({"race", "global sums"}));
+}
+
+TEST_CASE("lines of L2 that are given up") {
+  gpu::Buffer lines(2 * 128, "lines"), out(64 * 4, "out");
+  gpu::fill(lines.get(), 1, lines.bytes());
+  const auto find = [&](int offset, bool wait) {
+    return run(shape(dim3(1), dim3(64)), discard, lines.get<int>(), out.get<int>(), offset, wait);
+  };
+  CHECK(find(0, true).all() == "");
+  CHECK(to_host(lines)[31] == -1);
+  CHECK(to_host(lines)[32] == 0x01010101);
+  CHECK(find(0, false).has({"race", "global lines"}));
+  CHECK(find(64, true).has({"misaligned", "discard.L2", "128"}));
+  CHECK(find(256, true).has("out of bounds"));
 }
 
 // ---- memory and what the hardware refuses -------------------------------------------------------

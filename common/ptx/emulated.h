@@ -175,6 +175,7 @@ void tma_store_wait_group_read(EMU_HERE) {
   emu::tma_store_wait_group(N, here);
 }
 inline void prefetch_tensormap(const CUtensorMap*) {}
+inline void discard_l2(void* line, EMU_HERE) { emu::discard_l2(line, here); }
 
 // ---- flags --------------------------------------------------------------------------------------
 inline int ld_acquire(const int* flag, EMU_HERE) { return emu::flag_load(flag, true, here); }

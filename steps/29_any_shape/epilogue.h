@@ -316,22 +316,21 @@ struct Sums {
   }
 };
 
-// A consumer's sums to shared or global memory; items `begin` to `end`, its own share and whole
-// groups, to `kept`.
+// A consumer's sums to shared or global memory; groups `own` to `others`, its own share, to `kept`.
 template <class Tile>
 __device__ void store_sums(float (&acc)[Tile::SLABS][Tile::REGS], float4* sums, int groups,
-                           float4* kept = nullptr, int begin = 0, int end = 0) {
-  const int tid = thread_now(), own = begin / 128, others = end / 128;
-  float4 *to = sums + tid, *keep = kept + tid - begin;
-#pragma unroll
-  for (int g = 0; g < Sums<Tile>::GROUPS; ++g) {
+                           float4* kept = nullptr, int own = 0, int others = 0) {
+  const int tid = thread_now();
+  const auto item = [&](int g) {
     const float* from = &acc[g % Tile::SLABS][g / Tile::SLABS * 4];
-    const float4 item = make_float4(from[0], from[1], from[2], from[3]);
-    if (g >= own && g < others)
-      keep[g * 128] = item;
-    else if (g < groups)
-      to[g * 128] = item;
-  }
+    return make_float4(from[0], from[1], from[2], from[3]);
+  };
+#pragma unroll
+  for (int g = 0; g < Sums<Tile>::GROUPS; ++g)  // two loops: stores with predicates, no branches
+    if (g < groups && (g < own || g >= others)) sums[g * 128 + tid] = item(g);
+#pragma unroll
+  for (int g = 0; g < Sums<Tile>::GROUPS; ++g)
+    if (g >= own && g < others) kept[(g - own) * 128 + tid] = item(g);
 #pragma unroll
   for (int i = 0; i < Tile::SLABS * Tile::REGS; ++i)  // frees the registers for what follows
     acc[i / Tile::REGS][i % Tile::REGS] = 0.0f;
@@ -341,44 +340,18 @@ __device__ void add_to(float4& sum, const float4& more) {
   sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;
 }
 
-// Adds PIECES pieces, or those before `last`, to items i, i + 128 .. below i + more, all in flight.
-template <int PIECES, bool ALL, int ITEMS, class SumsOf>
-__device__ void add_pieces(float4 (&sum)[ITEMS], SumsOf sums_of, int first, int last, int i,
-                           int more) {
-  float4 loaded[PIECES][ITEMS] = {};
+// Adds item i of pieces `first` to `last`, 16 in flight.
+template <class SumsOf>
+__device__ void add_item(float4& sum, SumsOf sums_of, int first, int last, int i) {
+#pragma unroll 1
+  for (; first < last; first += 16) {
+    float4 loaded[16] = {};
 #pragma unroll
-  for (int p = 0; p < PIECES; ++p) {
-    const float4* from = sums_of(ALL ? first + p : min(first + p, last - 1)) + i;
+    for (int p = 0; p < 16; ++p)
+      if (first + p < last) loaded[p] = sums_of(first + p)[i];
 #pragma unroll
-    for (int j = 0; j < ITEMS; ++j)
-      if ((ALL || first + p < last) && j * 128 < more) loaded[p][j] = from[j * 128];
+    for (int p = 0; p < 16; ++p) add_to(sum, loaded[p]);
   }
-#pragma unroll
-  for (int p = 0; p < PIECES; ++p)
-#pragma unroll
-    for (int j = 0; j < ITEMS; ++j) add_to(sum[j], loaded[p][j]);
-}
-// Of n pieces of 64x128 a thread has 16 / n items, rounded up to 2, 4 or 8: with 24 LOADS one trip
-// to L2 will do for 3, for 5 and 6, for 9 to 12. Of more pieces, 16 at once.
-template <int LOADS, int ITEMS, class SumsOf>
-__device__ void add_all(float4 (&sum)[ITEMS], SumsOf sums_of, int first, int last, int i,
-                        int more) {
-  constexpr int FEW = 16 / ITEMS, MANY = LOADS / ITEMS;
-#pragma unroll 1
-  for (; MANY > FEW && first < last && last - first != FEW; first += MANY)
-    add_pieces<MANY, false>(sum, sums_of, first, last, i, more);
-#pragma unroll 1
-  for (; last - first >= FEW; first += FEW)
-    add_pieces<FEW, true>(sum, sums_of, first, last, i, more);
-  if constexpr (MANY > FEW) return;
-  const auto rest = [&](auto pieces) {
-    constexpr int PIECES = decltype(pieces)::value;
-    if (PIECES >= FEW || last - first < PIECES) return;
-    add_pieces<PIECES, true>(sum, sums_of, first, last, i, more);
-    first += PIECES;
-  };
-  rest(std::integral_constant<int, 8>()), rest(std::integral_constant<int, 4>());
-  rest(std::integral_constant<int, 2>()), rest(std::integral_constant<int, 1>());
 }
 
 // One item to C.
@@ -429,24 +402,27 @@ __device__ void turn_round(uint32_t (&pair)[4], int lane_id) {
   trade(pair[0], pair[1], 1), trade(pair[2], pair[3], 1);
 }
 
-// Items i, i + 128 .. below `end` to C, by whole warps: in 16 bytes where rows allow it.
+// Items i, i + 128 .. below i + more to C, by whole warpgroups: in 16 bytes where rows allow it.
 template <class Tile, int ITEMS>
-__device__ void store_items(const GemmArgs& args, const float4 (&sum)[ITEMS], int i, int end,
-                            int row, int col, int64_t matrix) {
+__device__ void store_items(const GemmArgs& args, float4 (&sum)[ITEMS], int i, int more, int row,
+                            int col, int64_t matrix) {
   if (Tile::TRANSPOSED || ITEMS < 4 || !args.plain || !args.boxes) {
+#pragma unroll 1
+    for (int left = min(ITEMS * 128, more); left > 0; left -= 128, i += 128) {
+      store_item<Tile>(args, sum[0], i, row, col, matrix);
 #pragma unroll
-    for (int j = 0; j < ITEMS; ++j)
-      if (i + j * 128 < end) store_item<Tile>(args, sum[j], i + j * 128, row, col, matrix);
+      for (int j = 1; j < ITEMS; ++j) sum[j - 1] = sum[j];  // rather than ITEMS times that code
+    }
     return;
   }
-  const int item = i + i % 4 * 128;  // shares begin at multiples of 8
-  const int2 place = Sums<Tile>::place_of(item / 4 * 4);
+  const int group = i % 4;  // of four, this lane's; a share begins with a whole one
+  const int2 place = Sums<Tile>::place_of((i + group * 128) / 4 * 4);
   const int r = row + place.x, c = col + place.y;
   auto* to = static_cast<uint16_t*>(args.C) + matrix + r * args.ldc + c;
 #pragma unroll
-  for (int j = 0; j + 3 < ITEMS; j += 4)
+  for (int below = 0; below < 2; ++below, to += 8 * args.ldc)
 #pragma unroll
-    for (int below = 0; below < 2; ++below) {
+    for (int j = 0; j + 3 < ITEMS; j += 4) {
       uint32_t pair[4];
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
@@ -455,9 +431,8 @@ __device__ void store_items(const GemmArgs& args, const float4 (&sum)[ITEMS], in
                           args.alpha * (below ? v.w : v.y));
       }
       turn_round(pair, i);
-      if (item + j * 128 < end && r + below * 8 < args.M && c + j * 8 < args.N)
-        *reinterpret_cast<uint4*>(to + below * 8 * args.ldc + j * 8) =
-            make_uint4(pair[0], pair[1], pair[2], pair[3]);
+      if ((group + j) * 128 < more && r + below * 8 < args.M && c + j * 8 < args.N)
+        *reinterpret_cast<uint4*>(to + j * 8) = make_uint4(pair[0], pair[1], pair[2], pair[3]);
     }
 }
 
@@ -468,56 +443,87 @@ __device__ int divided(int n, const GemmArgs& args) {
 
 // The first item of a share: whole groups or, of more pieces than groups, lines of 128 bytes.
 __device__ int begin_of(int share, int groups, const GemmArgs& args) {
-  const int pieces = max(args.split, args.cluster_k);
-  return groups < pieces ? divided(groups * 16 * share, args) * 8
-                         : divided(groups * share + pieces - 1, args) * 128;
+  const bool whole = args.pieces <= groups;
+  return divided(whole ? groups * share + args.pieces - 1 : groups * 16 * share, args)
+         << (whole ? 7 : 3);
 }
 
-// Adds up share `share` of `pieces` of a consumer's sums, all pieces in the order of K, and stores
-// it to C. sums_of(piece) is where a piece lies. A share of fewer items than there are threads is
-// cut along K again: each slice of the warpgroup adds some of the pieces, the first one the slices.
-template <class Tile, class SumsOf>
-__device__ void add_share(const GemmArgs& args, SumsOf sums_of, float4* scratch, int wg_id,
-                          int pieces, int share, int groups, int row, int col, int batch) {
+// Adds up items `begin` to `end`, whole groups, ITEMS of them at a time, and stores them to C: the
+// sums of piece `share`, which lie at `own`, then those of the next one, and so on round to the one
+// before. As many loads in flight as there are registers for: one trip to L2 will mostly do.
+template <class Tile, int ITEMS, class SumsOf>
+__device__ void add_groups(const GemmArgs& args, const float4* own, SumsOf sums_of, int share,
+                           int begin, int end, int row, int col, int64_t matrix) {
+  constexpr int AT_ONCE = (Tile::TRANSPOSED || Tile::BLOCK_N > 128 || ITEMS == 8 ? 16 : 24) / ITEMS;
   const int tid = thread_now();
-  const int begin = begin_of(share, groups, args), end = begin_of(share + 1, groups, args);
-  const int64_t matrix = batch * args.stride_c;
-  // Several items of a thread at once, so that few pieces keep as many loads in flight. (GIVES: no
-  // registers left for that.)
-  constexpr int LOADS = Tile::TRANSPOSED || Tile::BLOCK_N > 128 ? 16 : 24;
-  const auto add = [&](auto items) {
-    constexpr int ITEMS = decltype(items)::value;
 #pragma unroll 1
-    for (int first = begin; first < end; first += ITEMS * 128) {  // more than 128: whole groups
-      float4 sum[ITEMS] = {};
-      add_all<LOADS>(sum, sums_of, 0, pieces, first + tid, end - first);
-      store_items<Tile>(args, sum, first + tid, end, row, col, matrix);
+  for (int first = begin; first < end; first += ITEMS * 128) {
+    const int i = first + tid, more = end - first;
+    float4 sum[ITEMS] = {};
+#pragma unroll
+    for (int j = 0; j < ITEMS; ++j)
+      if (j * 128 < more) sum[j] = own[i + j * 128];
+    int piece = share;
+#pragma unroll 1
+    for (int others = args.pieces - 1; others > 0; others -= AT_ONCE) {
+      float4 loaded[AT_ONCE][ITEMS] = {};
+#pragma unroll
+      for (int p = 0; p < AT_ONCE; ++p) {
+        if (p >= others) break;
+        piece = piece + 1 == args.pieces ? 0 : piece + 1;
+        const float4* from = sums_of(piece) + i;
+#pragma unroll
+        for (int j = 0; j < ITEMS; ++j)
+          if (j * 128 < more) loaded[p][j] = from[j * 128];
+      }
+#pragma unroll
+      for (int p = 0; p < AT_ONCE; ++p)
+#pragma unroll
+        for (int j = 0; j < ITEMS; ++j) add_to(sum[j], loaded[p][j]);
     }
-  };
-  const int size = end - begin;
-  if constexpr (!Tile::GIVES) {
-    if (size > 512 && (pieces == 2 || !Tile::TRANSPOSED))
-      return add(std::integral_constant<int, 8>());
-    if (size > 256) return add(std::integral_constant<int, 4>());
-    if (size > 128) return add(std::integral_constant<int, 2>());
+    store_items<Tile>(args, sum, i, more, row, col, matrix);
   }
+}
+
+// Adds up share `share` of a consumer's sums, items `begin` to `end`, and stores it to C.
+// sums_of(piece) is where a piece lies, but for number `share`, at `own`. A share of less than a
+// group is cut along K again: each slice of the warpgroup adds some of the pieces, in the order of
+// K, the first one the slices.
+template <class Tile, class SumsOf>
+__device__ void add_share(const GemmArgs& args, const float4* own, SumsOf sums_of, float4* scratch,
+                          int wg_id, int share, int begin, int end, int row, int col, int batch) {
+  const int64_t matrix = batch * args.stride_c;
+  const int size = end - begin;
+  if (size % 128 == 0) {  // whole groups
+    const auto add = [&](auto items) {
+      add_groups<Tile, decltype(items)::value>(args, own, sums_of, share, begin, end, row, col,
+                                               matrix);
+    };
+    if constexpr (!Tile::GIVES) {  // else no registers for more than one
+      if (size > 512 && (args.pieces == 2 || !Tile::TRANSPOSED))
+        return add(std::integral_constant<int, 8>());
+      if (size > 256) return add(std::integral_constant<int, 4>());
+      if (size > 128) return add(std::integral_constant<int, 2>());
+    }
+    return add(std::integral_constant<int, 1>());
+  }
+  const int tid = thread_now(), pieces = args.pieces;
   int halvings = 0;
   while (halvings < 4 && size << halvings <= 64) ++halvings;
   const int slices = 1 << halvings, width = 128 >> halvings, slice = tid >> (7 - halvings);
 #pragma unroll 1
   for (int i0 = begin; i0 < end; i0 += width) {
     const int i = i0 + (tid & (width - 1));
-    float4 sum[1] = {};
+    float4 sum = {};
     if (i < end)
-      add_all<16>(sum, sums_of, pieces * slice >> halvings, pieces * (slice + 1) >> halvings, i,
-                  1);
+      add_item(sum, sums_of, pieces * slice >> halvings, pieces * (slice + 1) >> halvings, i);
     if (slices > 1) {
-      scratch[tid] = sum[0];
+      scratch[tid] = sum;
       ptx::bar_sync(1 + wg_id, 128);
-      for (int s = 1; s < slices && slice == 0; ++s) add_to(sum[0], scratch[tid + s * width]);
+      for (int s = 1; s < slices && slice == 0; ++s) add_to(sum, scratch[tid + s * width]);
       ptx::bar_sync(1 + wg_id, 128);  // the next share may come
     }
-    if (slice == 0 && i < end) store_item<Tile>(args, sum[0], i, row, col, matrix);
+    if (slice == 0 && i < end) store_item<Tile>(args, sum, i, row, col, matrix);
   }
 }
 
@@ -533,13 +539,15 @@ __device__ void add_up_in_cluster(float (&acc)[Tile::SLABS][Tile::REGS], const G
   const auto sums_of = [&](int p) -> const float4* {
     return p == piece ? sums : ptx::mapa(sums, p);  // its own by the short way
   };
-  add_share<Tile>(args, sums_of, static_cast<float4*>(scratch), wg_id, args.cluster_k, piece,
-                  groups, row, col, batch);
+  const int begin = begin_of(piece, groups, args), end = begin_of(piece + 1, groups, args);
+  add_share<Tile>(args, sums, sums_of, static_cast<float4*>(scratch), wg_id, piece, begin, end, row,
+                  col, batch);
 }
 
 // One of `split` pieces of a tile goes to L2. Then each piece's warpgroup adds up one share, which
 // it has kept in shared memory where there is room. Nobody relies on the others being resident: who
-// has waited long enough leaves its share to the last one.
+// has waited long enough leaves its share to the last one. Sums that have been added need not go to
+// memory: where memory sets the pace, loads would wait for that.
 // A flag for each 16 shares, on which thread 0, 1 .. of a piece count:
 //   bits 0-7 pieces that have arrived, 8-15 that have left, 16-31 shares that were left
 template <class Tile, int SIZE>
@@ -549,12 +557,12 @@ __device__ void add_up(float (&acc)[Tile::SLABS][Tile::REGS], const GemmArgs& ar
   constexpr int IN_VAIN = 1 << 16;  // beside shares: waited
   const int parts = args.cluster_m * Tile::NUM_CONSUMERS, split = args.split;
   const int groups = Sums<Tile>::groups_of(args, row, col);
-  float4* first = args.partials + (int64_t(tail_tile) * split * parts + part) * Sums<Tile>::ITEMS;
+  float4* first = args.partials + int64_t(tail_tile * split * parts + part) * Sums<Tile>::ITEMS;
   const auto in_l2 = [&](int p) { return first + p * parts * Sums<Tile>::ITEMS; };
   const int begin = begin_of(piece, groups, args), end = begin_of(piece + 1, groups, args);
   auto* own = reinterpret_cast<float4*>(scratch);
   const bool keeps = end - begin <= 2 * SIZE && split <= groups;  // more: slices need scratch
-  store_sums<Tile>(acc, in_l2(piece), groups, own, begin, keeps ? end : begin);
+  store_sums<Tile>(acc, in_l2(piece), groups, own, begin / 128, (keeps ? end : begin) / 128);
   ptx::bar_sync(1 + wg_id, 128);
   const int tid = thread_now(), flags = ceil_div(split, 16), share = 1 << piece % 16;
   int* flag = &args.counters[NUM_PACE_COUNTERS + (tail_tile * parts + part) * flags + tid];
@@ -583,13 +591,17 @@ __device__ void add_up(float (&acc)[Tile::SLABS][Tile::REGS], const GemmArgs& ar
   }
   if (mine) old = atomicAdd(flag, 1 << 8);
   for (int word = 0; word < flags; ++word)
-    for (int left = shared_shares[word], s = word * 16; left; left >>= 1, ++s) {
-      const auto sums_of = [&](int p) -> const float4* {
-        return keeps && p == piece && s == piece ? own - begin : in_l2(p);
-      };
-      if (left & 1)
-        add_share<Tile>(args, sums_of, reinterpret_cast<float4*>(scratch), wg_id, split, s, groups,
-                        row, col, batch);
+    for (int left = shared_shares[word]; left; left &= left - 1) {
+      const int s = word * 16 + __ffs(left) - 1;
+      const bool kept = keeps && s == piece;
+      const int from = begin_of(s, groups, args), to = begin_of(s + 1, groups, args);
+      add_share<Tile>(args, kept ? own - begin : in_l2(s), in_l2, own, wg_id, s, from, to, row, col,
+                      batch);
+      if (split > groups) continue;
+      ptx::bar_sync(1 + wg_id, 128);  // all have read
+      for (int p = tid / 32; p < split; p += 4)
+        for (int i = from + tid % 32 * 8; i < to && !(kept && p == piece); i += 32 * 8)
+          ptx::discard_l2(in_l2(p) + i);
     }
   if (tid < flags && (old >> 8 & 0xFF) + 1 == split) *flag = 0;  // for next time
 }

@@ -268,15 +268,16 @@ __global__ void __launch_bounds__(Tile::NUM_THREADS, 1)
       ptx::wgmma_wait_group<0>(acc);
       release(before);
 
+      // Not known to be uniform here: the main loop's descriptors need the scalar registers.
+      const int wg = __shfl_sync(~0u, tid, tid % 32) / 128;
       if (Tile::SHARED && args.cluster_k > 1) {
         ptx::bar_sync(3, Tile::NUM_CONSUMERS * 128);  // the ring is free: no more will be loaded
-        add_up_in_cluster<Tile>(acc, args, smem.a, smem.c[wg_id], work.piece, wg_id, row, col,
-                                at.batch);
+        add_up_in_cluster<Tile>(acc, args, smem.a, smem.c[wg], work.piece, wg, row, col, at.batch);
         break;
       }
       if (work.tile >= args.whole) {
-        add_up<Tile>(acc, args, smem.shares[wg_id], smem.c[wg_id], work.tile - args.whole,
-                     work.piece, cta_m * Tile::NUM_CONSUMERS + wg_id, wg_id, row, col, at.batch);
+        add_up<Tile>(acc, args, smem.shares[wg], smem.c[wg], work.tile - args.whole, work.piece,
+                     cta_m * Tile::NUM_CONSUMERS + wg, wg, row, col, at.batch);
         __syncwarp();  // what follows may count on whole warps: descriptors stay scalar
         continue;
       }

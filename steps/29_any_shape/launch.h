@@ -143,7 +143,7 @@ struct Plan {
     args.tiles_m = int(cut.tiles_m), args.tiles_n = int(cut.tiles_n), args.tiles = int(cut.tiles);
     args.higher = int(cut.higher), args.higher_m = args.higher * cut.height;
     args.whole = int(cut.whole), args.split = cut.split, args.cluster_k = cut.cluster_k;
-    const int pieces = std::max(cut.split, cut.cluster_k);
+    const int pieces = args.pieces = std::max(cut.split, cut.cluster_k);
     args.share = args.num_k_tiles / pieces, args.longer = args.num_k_tiles % pieces;
     args.one_piece = unsigned(ceil_div(int64_t{1} << 32, int64_t(pieces)));
     args.works = int(cut.works), args.num_clusters =

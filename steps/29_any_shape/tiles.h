@@ -112,6 +112,7 @@ struct GemmArgs {
   int higher, higher_m;         // from row `higher` of tiles on they are 8 rows lower
   int cluster_k;                // CTAs of a cluster along K, which share a tile (cluster_m is 1)
   int whole, split;             // tiles from `whole` on are split along K over clusters
+  int pieces;                   // of a tile that is shared or split
   int share, longer;            // k tiles of a piece; the first `longer` pieces have one more
   unsigned one_piece;           // 2^32 / pieces, rounded up
   int works, num_clusters;      // pieces of work, and who does them

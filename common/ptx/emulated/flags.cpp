@@ -1,4 +1,5 @@
-// Atomics, and flags in global memory through which blocks wait for each other.
+// Atomics, flags in global memory through which blocks wait for each other, and what is not needed
+// there any more.
 #include <cstring>
 #include <unordered_map>
 
@@ -102,6 +103,25 @@ void flag_wait(const int* flag, int at_least, Loc here) {
     poll("wait_until", here);
   }
   if (m != Mutation::change) acquire(self, released_to(uintptr_t(flag)));
+}
+
+/// Undefined from here on: a write, of what computes to NaN.
+void discard_l2(void* line, Loc here) {
+  constexpr unsigned kLine = 128, kStore = 16;
+  const Site at = site(here);
+  const uintptr_t a = uintptr_t(line);
+  if (a % kLine) {
+    report("misaligned", at, [&] {
+      return format("discard.L2 of %s: the address must be a multiple of %u", place(a).c_str(),
+                    kLine);
+    });
+    return;
+  }
+  Region* r = checked_region(a, kLine, true, "discard.L2 of", at);
+  if (!r) return;
+  for (unsigned i = 0; i < kLine; i += kStore)
+    shadow_write(*r, a + i, kStore, at, view_of(self), Proxy::generic, "discards");
+  memset(line, 0xFF, kLine);
 }
 
 }  // namespace emu

@@ -39,7 +39,7 @@ uint32_t smem_addr(const void*);
 void label(const void*, size_t bytes, const char* name, int index);
 [[noreturn]] void trap(Loc);
 
-// flags.cpp: atomics, and flags in global memory
+// flags.cpp: atomics, flags in global memory, and what is not needed there any more
 void atomic_read(void* value, const void* p, size_t bytes, Loc);
 void atomic_write(void* p, const void* value, size_t bytes, Loc);
 void fence_gpu();
@@ -47,6 +47,7 @@ int flag_load(const int* flag, bool acquire, Loc);
 void flag_add(int* flag, int value, bool release, Loc);
 int flag_atomic(int* flag, const std::function<int(int)>& update, const char* what, Loc);
 void flag_wait(const int* flag, int at_least, Loc);
+void discard_l2(void* line, Loc);
 
 // cp_async.cpp
 /// Copies the first `from_gmem` of `bytes`; the others become zero.
