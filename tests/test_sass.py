@@ -71,6 +71,14 @@ class Sass(unittest.TestCase):
         text = dump([p for p in asked if "HGMMA" not in p]) + "\n// HGMMA.64x128x16.F32"
         self.assertEqual(len(sass.complaints(text, asked)), 1)
 
+    def test_descriptors_in_vector_registers(self):
+        asked = self.asked(20)
+        loop = dump(["R2UR", "R2UR", "HGMMA.64x256x16.F32"] * 4)
+        found = sass.complaints(dump(asked) + "\nFunction : loop\n" + loop, asked)
+        self.assertEqual(found, ["descriptors are kept in vector registers: 6 R2UR between 4 wgmma"])
+        once = dump(["R2UR", "R2UR"] + ["HGMMA.64x256x16.F32"] * 4)
+        self.assertEqual(sass.complaints(dump(asked) + "\nFunction : loop\n" + once, asked), [])
+
     def test_nothing_at_all(self):
         self.assertEqual(sass.complaints("", self.asked(23)), ["no machine code in it"])
 

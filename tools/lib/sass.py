@@ -1,5 +1,6 @@
 """Machine code against source: does every instruction that a step asks for by a call of ptx:: stand
-in its SASS, and does none of the large ones stand there that it did not ask for?"""
+in its SASS, does none of the large ones stand there that it did not ask for, and do wgmma's
+descriptors stay in the uniform registers that it reads them from?"""
 import collections
 import re
 from pathlib import Path
@@ -43,9 +44,13 @@ RULES = [(re.compile(ptx), sass, least) for ptx, sass, least in (
     (r"bar\.arrive", r"BAR\.ARV\b", 75),
     (r"red\.(?:relaxed|release)", r"REDG?\b", 75),
     (r"atom\.", r"ATOMG?\b", 75),
+    (r"discard\.global\.L2", r"CCTL\.E\.RML2\b", 80),
     (r"ld\.acquire", r"LDG?\.E\.STRONG\.GPU\b", 75),
     (r"ld\.volatile\.global", r"LDG?\.E\.STRONG\.SYS\b", 75),
 )]
+WORD = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)")
+# Instructions from one wgmma to the next of the same loop, at most.
+NEAR = 80
 # Never there unless asked for.
 LARGE = ("HMMA", "HGMMA", "LDSM", "STSM", "LDGSTS", "UTMALDG", "UTMASTG", "USETMAXREG")
 
@@ -96,8 +101,7 @@ def asked_for(text, bodies, sm):
 def complaints(dump, patterns, only_ptx=True):
     """What is wrong with this dump of cuobjdump -sass, a line each. A kernel on CUDA's own
     headers may hold more than its calls of ptx:: ask for."""
-    code = collections.Counter(
-        re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", dump))
+    code = collections.Counter(WORD.findall(dump))
     if not code:
         return ["no machine code in it"]
     wrong = [f"{call} left no {_plain(sass)}" for sass, call in sorted(patterns.items())
@@ -107,6 +111,14 @@ def complaints(dump, patterns, only_ptx=True):
             if found := [word for word in code if re.match(rf"{name}\b", word)]:
                 times = sum(code[word] for word in found)
                 wrong.append(f"{found[0]}, {times} times, without a call that asks for it")
+    for kernel in dump.split("Function : "):
+        words = WORD.findall(kernel)
+        at = [i for i, word in enumerate(words) if word.startswith("HGMMA")]
+        moves = sum(words[i:j].count("R2UR") for i, j in zip(at, at[1:]) if j - i < NEAR)
+        if moves > len(at):
+            wrong.append(f"descriptors are kept in vector registers: {moves} R2UR between "
+                         f"{len(at)} wgmma")
+            break
     return wrong
 
 
