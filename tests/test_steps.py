@@ -3,6 +3,7 @@ import shutil
 import unittest
 
 from support import ROOT, Sandbox
+from tools import test
 from tools.lib import options, sizes, steps
 from tools.lib.term import UserError
 
@@ -71,6 +72,24 @@ class Sizes(unittest.TestCase):
 
 
 class RealSteps(unittest.TestCase):
+    def test_further_mutants(self):
+        one = next(s for s in steps.everything() if s.number == 29)
+        runs = test._mutant_runs(one)
+        self.assertEqual(runs[0], ([], {}))
+        self.assertIn((["--sizes", "128x256x1024"],
+                       {"LADDER_GEMM_CONFIG": "128x128/c1x1/s3/g16/p0"}), runs)
+        for variant in (s for s in steps.everything(variants=True)
+                        if s.id.startswith(one.id + ".")):
+            self.assertEqual(test._mutant_runs(variant), [([], {})])
+        self.assertEqual(test._verdicts(
+            "caught           kernel.cu:12    bar_sync skip                     race: a test, at k\n"
+            "caught, unnamed  kernel.cu:13    __syncthreads skip                no result\n"
+            "SURVIVED         epilogue.h:589  atom_or_acq_rel skip              x = y;\n"
+            "3 mutations: 2 caught (1 name a buffer or barrier and a line), 0 argued for\n"),
+            [("caught", "kernel.cu:12    bar_sync skip"),
+             ("caught", "kernel.cu:13    __syncthreads skip"),
+             ("SURVIVED", "epilogue.h:589  atom_or_acq_rel skip")])
+
     def test_headers_of_all_steps(self):
         known = steps.everything(ROOT / "steps", variants=True)
         ids = {step.id for step in known}

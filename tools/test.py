@@ -10,6 +10,7 @@ emulated device at its awkward shapes, then with each barrier, wait, arrival and
 exports: every step's single file compiled. gpu: on a GPU, the tests that need one. What cannot run
 here is skipped by name. The last line counts.
 """
+import collections
 import json
 import re
 import resource
@@ -279,19 +280,52 @@ def _examples(tally, ready, device):
             tally.fail(f"{name} ({device})", child.why(done, 300), done.out + done.err)
 
 
+def _mutant_runs(step):
+    """Arguments and environment of each run of a step's `mutate`: at its usual shapes, and as
+    `mutants` beside the kernel says."""
+    runs, file = [([], {})], step.folder / "mutants"
+    if step.id != step.folder.name or not file.is_file():  # a variant has a kernel of its own
+        return runs
+    for line in file.read_text().splitlines():
+        if not line.startswith("#"):
+            size, *settings = line.split()
+            runs.append((["--sizes", size], dict(s.split("=", 1) for s in settings)))
+    return runs
+
+
+def _verdicts(output):
+    """(verdict, place and change) of each mutation that `mutate` lists."""
+    return re.findall(r"^(caught|redundant|SURVIVED)(?:, unnamed)? +(\S+:\d+ +.*?)(?:  +|$)",
+                      output, re.M)
+
+
 def _mutations(tally, chosen):
     """Every barrier, wait, arrival and fence of every step left out in turn: is it missed?"""
-    caught, total = 0, 0
-    for step, done in child.side_by_side(chosen, lambda step: child.run(
-            [build.program("emulated", step.id), "mutate"], limit=600), cost=_grown):
-        lines = done.out.rstrip().splitlines() or [""]
-        if numbers := re.match(r"(\d+) mutations: (\d+) caught", lines[-1]):
-            total, caught = total + int(numbers[1]), caught + int(numbers[2])
-        if done.ok:
-            tally.ok(f"{step.id}: {lines[-1]}")
+    jobs = [(step, *run) for step in chosen for run in _mutant_runs(step)]
+    verdicts, wrong = {step.id: {} for step in chosen}, {}
+    for (step, arguments, env), done in child.side_by_side(jobs, lambda job: child.run(
+            [build.program("emulated", job[0].id), "mutate", *job[1]], limit=600, env=job[2]),
+            cost=lambda job: _grown(job[0])):
+        found = _verdicts(done.out)
+        nothing_to_skip = done.ok and done.out.rstrip().endswith("no call to skip or change")
+        if not (nothing_to_skip or (found and done.code in (0, 1))):
+            wrong[step.id] = child.why(done, 600) + "\n" + done.err
+        for verdict, which in found:
+            if verdicts[step.id].get(which) != "caught":
+                verdicts[step.id][which] = verdict
+    caught = total = 0
+    for step in chosen:
+        all_of = verdicts[step.id]
+        count = collections.Counter(all_of.values())
+        survivors = [which for which, verdict in all_of.items() if verdict == "SURVIVED"]
+        total, caught = total + len(all_of), caught + count["caught"]
+        if step.id in wrong:
+            tally.fail(f"{step.id} mutated", wrong[step.id])
+        elif survivors:
+            tally.fail(f"{step.id} mutated", f"{len(survivors)} survived", "\n".join(survivors))
         else:
-            survivors = [line for line in lines if line.startswith("SURVIVED")]
-            tally.fail(f"{step.id} mutated", done.err or lines[-1], "\n".join(survivors))
+            tally.ok(f"{step.id}: {len(all_of)} mutations, {count['caught']} caught, "
+                     f"{count['redundant']} argued for in 'survivors'")
     if total:
         term.say(f"  {caught} of {total} mutations caught ({100 * caught / total:.1f} %), the "
                  "others argued for in the steps' folders", term.DIM)

@@ -14,7 +14,7 @@ namespace {
 /// leave a rest; rounded up to what the step takes.
 std::vector<Size> mutation_sizes(Supports supports, const std::string& unit) {
   std::vector<Size> sizes;
-  std::vector<Size> all = {{128, 256, 768}, {640, 520, 136}};
+  std::vector<Size> all = {{128, 256, 1024}, {640, 520, 136}};
   if (unit == "wgmma") all.push_back({768, 1024, 512});  // a ring that two consumers share, too
   if (unit == "ffma") all = {{128, 136, 72}};            // slow, and nothing of theirs goes round
   for (const Size& wanted : all) {
