@@ -1,34 +1,28 @@
 """Every PTX wrapper exists on both devices and is called by a test of the emulated one."""
 import re
 import unittest
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from support import ROOT
+from tools.lib import sass
+
 PTX = ROOT / "common" / "ptx"
-
-
-def names(*headers):
-    """Functions of namespace ptx, those made by the wgmma macro included."""
-    text = "".join((PTX / header).read_text() for header in headers)
-    text = re.sub(r"//.*", "", text)
-    made = set()
-    for macro, body in re.findall(r"#define (\w+)\(N\)((?:.*\\\n)*.*\n)", text):
-        for pattern in re.findall(r"\b(\w+##N##\w+)\(", body):
-            made |= {pattern.replace("##N##", n) for n in re.findall(macro + r"\((\d+)\)", text)}
-    plain = re.findall(r"(?:PTX_FN|inline|void|bool|int|uint32_t)[\s\w*]*?\b(\w+)\(", text)
-    keywords = {"if", "while", "asm", "volatile"}
-    return made | {n for n in plain if not n.isupper() and n not in keywords}
 
 
 class Wrappers(unittest.TestCase):
     def setUp(self):
-        self.cuda = {n for n in names("cuda.h", "cuda_wgmma.h")
-                     if re.search(r"PTX_FN[^;{}]*\b" + n + r"\(", (PTX / "cuda.h").read_text() +
-                                  (PTX / "cuda_wgmma.h").read_text())}
+        self.cuda = set(sass.wrappers())
         self.assertGreater(len(self.cuda), 45)
 
+    def test_those_that_macros_make(self):
+        made = {n for n in self.cuda if n.startswith("wgmma_m64n")}
+        self.assertIn("wgmma_m64n256k16_f16", made)
+        self.assertEqual({n.replace("_f16", "_bf16") for n in made if n.endswith("_f16")},
+                         {n for n in made if n.endswith("_bf16")})
+
     def test_both_devices_have_them(self):
-        emulated = names("emulated.h", "emulated_wgmma.h")
+        text = re.sub(r"//.*", "", (PTX / "emulated.h").read_text())
+        text += sass.expanded(PTX / "emulated_wgmma.h")
+        emulated = set(re.findall(r"(?:inline|void|bool|int|uint32_t)[\s\w*]*?\b(\w+)\(", text))
         self.assertEqual(sorted(self.cuda - emulated), [])
 
     def test_each_is_called_by_a_test(self):

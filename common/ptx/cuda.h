@@ -364,11 +364,6 @@ template <int N>
 PTX_FN void tma_store_wait_group_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
 }
-/// What lies in these 128 bytes of global memory (aligned) is not needed any more: undefined until
-/// written again, and L2 need not write it back to memory.
-PTX_FN void discard_l2(void* line) {
-  asm volatile("discard.global.L2 [%0], 128;" ::"l"(line) : "memory");
-}
 PTX_FN void prefetch_tensormap(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
@@ -405,6 +400,14 @@ PTX_FN void setmaxnreg_inc() {
 template <int REGS>
 PTX_FN void setmaxnreg_dec() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGS));
+}
+
+// ---- L2 (sm_80; PTX "discard") -----------------------------------------------------------------
+
+/// What lies in these 128 bytes of global memory (aligned) is not needed any more: undefined until
+/// written again, and L2 need not write it back to memory.
+PTX_FN void discard_l2(void* line) {
+  asm volatile("discard.global.L2 [%0], 128;" ::"l"(line) : "memory");
 }
 
 // ---- flags in global memory, between CTAs (PTX "Memory Consistency Model") ----------------------

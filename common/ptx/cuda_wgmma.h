@@ -26,249 +26,50 @@ enum class Major { k, mn };  // which index of an operand is contiguous in share
   "%79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, " \
   "%94, %95"
 #define P64_8 "%64, %65, %66, %67, %68, %69, %70, %71"
+#define P72_4 "%72, %73, %74, %75"
 #define P72_8 "%72, %73, %74, %75, %76, %77, %78, %79"
 #define P80_8 "%80, %81, %82, %83, %84, %85, %86, %87"
+#define P80_4 "%80, %81, %82, %83"
+#define P88_4 "%88, %89, %90, %91"
+#define P96_4 "%96, %97, %98, %99"
 #define P96 \
   "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, " \
   "%109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, " \
   "%121, %122, %123, %124, %125, %126, %127"
 
-template <Major MAJOR_A, Major MAJOR_B>
-PTX_FN void wgmma_m64n64k16_f16(float (&acc)[32], uint64_t desc_a, uint64_t desc_b, int scale_d) {
-  asm volatile(
-      "{ .reg .pred p; setp.ne.b32 p, %34, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" P0
-      "}, %32, %33, p, 1, 1, %35, %36; }"
-      : R32(0)
-      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
-      : "memory");
-}
-template <Major MAJOR_A, Major MAJOR_B>
-PTX_FN void wgmma_m64n128k16_f16(float (&acc)[64], uint64_t desc_a, uint64_t desc_b, int scale_d) {
-  asm volatile(
-      "{ .reg .pred p; setp.ne.b32 p, %66, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" P0 ", " P32
-      "}, %64, %65, p, 1, 1, %67, %68; }"
-      : R32(0), R32(32)
-      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
-      : "memory");
-}
-template <Major MAJOR_A, Major MAJOR_B>
-PTX_FN void wgmma_m64n144k16_f16(float (&acc)[72], uint64_t desc_a, uint64_t desc_b,
-                                 int scale_d) {
-  asm volatile(
-      "{ .reg .pred p; setp.ne.b32 p, %74, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n144k16.f32.f16.f16 {" P0 ", " P32 ", " P64_8
-      "}, %72, %73, p, 1, 1, %75, %76; }"
-      : R32(0), R32(32), R8(64)
-      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
-      : "memory");
-}
-template <Major MAJOR_A, Major MAJOR_B>
-PTX_FN void wgmma_m64n152k16_f16(float (&acc)[76], uint64_t desc_a, uint64_t desc_b,
-                                 int scale_d) {
-  asm volatile(
-      "{ .reg .pred p; setp.ne.b32 p, %78, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n152k16.f32.f16.f16 {" P0 ", " P32 ", " P64_8
-      ", %72, %73, %74, %75}, %76, %77, p, 1, 1, %79, %80; }"
-      : R32(0), R32(32), R8(64), R4(72)
-      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
-      : "memory");
-}
-template <Major MAJOR_A, Major MAJOR_B>
-PTX_FN void wgmma_m64n160k16_f16(float (&acc)[80], uint64_t desc_a, uint64_t desc_b,
-                                 int scale_d) {
-  asm volatile(
-      "{ .reg .pred p; setp.ne.b32 p, %82, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n160k16.f32.f16.f16 {" P0 ", " P32 ", " P64_8 ", " P72_8
-      "}, %80, %81, p, 1, 1, %83, %84; }"
-      : R32(0), R32(32), R8(64), R8(72)
-      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
-      : "memory");
-}
-template <Major MAJOR_A, Major MAJOR_B>
-PTX_FN void wgmma_m64n168k16_f16(float (&acc)[84], uint64_t desc_a, uint64_t desc_b,
-                                 int scale_d) {
-  asm volatile(
-      "{ .reg .pred p; setp.ne.b32 p, %86, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n168k16.f32.f16.f16 {" P0 ", " P32 ", " P64_8 ", " P72_8
-      ", %80, %81, %82, %83}, %84, %85, p, 1, 1, %87, %88; }"
-      : R32(0), R32(32), R8(64), R8(72), R4(80)
-      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
-      : "memory");
-}
-template <Major MAJOR_A, Major MAJOR_B>
-PTX_FN void wgmma_m64n176k16_f16(float (&acc)[88], uint64_t desc_a, uint64_t desc_b,
-                                 int scale_d) {
-  asm volatile(
-      "{ .reg .pred p; setp.ne.b32 p, %90, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n176k16.f32.f16.f16 {" P0 ", " P32 ", " P64_8 ", " P72_8
-      ", " P80_8 "}, %88, %89, p, 1, 1, %91, %92; }"
-      : R32(0), R32(32), R8(64), R8(72), R8(80)
-      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
-      : "memory");
-}
-template <Major MAJOR_A, Major MAJOR_B>
-PTX_FN void wgmma_m64n184k16_f16(float (&acc)[92], uint64_t desc_a, uint64_t desc_b,
-                                 int scale_d) {
-  asm volatile(
-      "{ .reg .pred p; setp.ne.b32 p, %94, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n184k16.f32.f16.f16 {" P0 ", " P32 ", " P64_8 ", " P72_8
-      ", " P80_8 ", %88, %89, %90, %91}, %92, %93, p, 1, 1, %95, %96; }"
-      : R32(0), R32(32), R8(64), R8(72), R8(80), R4(88)
-      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
-      : "memory");
-}
-template <Major MAJOR_A, Major MAJOR_B>
-PTX_FN void wgmma_m64n192k16_f16(float (&acc)[96], uint64_t desc_a, uint64_t desc_b, int scale_d) {
-  asm volatile(
-      "{ .reg .pred p; setp.ne.b32 p, %98, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n192k16.f32.f16.f16 {" P0 ", " P32 ", " P64
-      "}, %96, %97, p, 1, 1, %99, %100; }"
-      : R32(0), R32(32), R32(64)
-      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
-      : "memory");
-}
-template <Major MAJOR_A, Major MAJOR_B>
-PTX_FN void wgmma_m64n200k16_f16(float (&acc)[100], uint64_t desc_a, uint64_t desc_b,
-                                 int scale_d) {
-  asm volatile(
-      "{ .reg .pred p; setp.ne.b32 p, %102, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n200k16.f32.f16.f16 {" P0 ", " P32 ", " P64
-      ", %96, %97, %98, %99}, %100, %101, p, 1, 1, %103, %104; }"
-      : R32(0), R32(32), R32(64), "+f"(acc[96]), "+f"(acc[97]), "+f"(acc[98]), "+f"(acc[99])
-      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
-      : "memory");
-}
-template <Major MAJOR_A, Major MAJOR_B>
-PTX_FN void wgmma_m64n256k16_f16(float (&acc)[128], uint64_t desc_a, uint64_t desc_b, int scale_d) {
-  asm volatile(
-      "{ .reg .pred p; setp.ne.b32 p, %130, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {" P0 ", " P32 ", " P64 ", " P96
-      "}, %128, %129, p, 1, 1, %131, %132; }"
-      : R32(0), R32(32), R32(64), R32(96)
-      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
-      : "memory");
-}
-template <Major MAJOR_A, Major MAJOR_B>
-PTX_FN void wgmma_m64n64k16_bf16(float (&acc)[32], uint64_t desc_a, uint64_t desc_b, int scale_d) {
-  asm volatile(
-      "{ .reg .pred p; setp.ne.b32 p, %34, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" P0
-      "}, %32, %33, p, 1, 1, %35, %36; }"
-      : R32(0)
-      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
-      : "memory");
-}
-template <Major MAJOR_A, Major MAJOR_B>
-PTX_FN void wgmma_m64n128k16_bf16(float (&acc)[64], uint64_t desc_a, uint64_t desc_b, int scale_d) {
-  asm volatile(
-      "{ .reg .pred p; setp.ne.b32 p, %66, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" P0 ", " P32
-      "}, %64, %65, p, 1, 1, %67, %68; }"
-      : R32(0), R32(32)
-      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
-      : "memory");
-}
-template <Major MAJOR_A, Major MAJOR_B>
-PTX_FN void wgmma_m64n144k16_bf16(float (&acc)[72], uint64_t desc_a, uint64_t desc_b,
-                                  int scale_d) {
-  asm volatile(
-      "{ .reg .pred p; setp.ne.b32 p, %74, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n144k16.f32.bf16.bf16 {" P0 ", " P32 ", " P64_8
-      "}, %72, %73, p, 1, 1, %75, %76; }"
-      : R32(0), R32(32), R8(64)
-      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
-      : "memory");
-}
-template <Major MAJOR_A, Major MAJOR_B>
-PTX_FN void wgmma_m64n152k16_bf16(float (&acc)[76], uint64_t desc_a, uint64_t desc_b,
-                                  int scale_d) {
-  asm volatile(
-      "{ .reg .pred p; setp.ne.b32 p, %78, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n152k16.f32.bf16.bf16 {" P0 ", " P32 ", " P64_8
-      ", %72, %73, %74, %75}, %76, %77, p, 1, 1, %79, %80; }"
-      : R32(0), R32(32), R8(64), R4(72)
-      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
-      : "memory");
-}
-template <Major MAJOR_A, Major MAJOR_B>
-PTX_FN void wgmma_m64n160k16_bf16(float (&acc)[80], uint64_t desc_a, uint64_t desc_b,
-                                  int scale_d) {
-  asm volatile(
-      "{ .reg .pred p; setp.ne.b32 p, %82, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n160k16.f32.bf16.bf16 {" P0 ", " P32 ", " P64_8 ", " P72_8
-      "}, %80, %81, p, 1, 1, %83, %84; }"
-      : R32(0), R32(32), R8(64), R8(72)
-      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
-      : "memory");
-}
-template <Major MAJOR_A, Major MAJOR_B>
-PTX_FN void wgmma_m64n168k16_bf16(float (&acc)[84], uint64_t desc_a, uint64_t desc_b,
-                                  int scale_d) {
-  asm volatile(
-      "{ .reg .pred p; setp.ne.b32 p, %86, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n168k16.f32.bf16.bf16 {" P0 ", " P32 ", " P64_8 ", " P72_8
-      ", %80, %81, %82, %83}, %84, %85, p, 1, 1, %87, %88; }"
-      : R32(0), R32(32), R8(64), R8(72), R4(80)
-      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
-      : "memory");
-}
-template <Major MAJOR_A, Major MAJOR_B>
-PTX_FN void wgmma_m64n176k16_bf16(float (&acc)[88], uint64_t desc_a, uint64_t desc_b,
-                                  int scale_d) {
-  asm volatile(
-      "{ .reg .pred p; setp.ne.b32 p, %90, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n176k16.f32.bf16.bf16 {" P0 ", " P32 ", " P64_8 ", " P72_8
-      ", " P80_8 "}, %88, %89, p, 1, 1, %91, %92; }"
-      : R32(0), R32(32), R8(64), R8(72), R8(80)
-      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
-      : "memory");
-}
-template <Major MAJOR_A, Major MAJOR_B>
-PTX_FN void wgmma_m64n184k16_bf16(float (&acc)[92], uint64_t desc_a, uint64_t desc_b,
-                                  int scale_d) {
-  asm volatile(
-      "{ .reg .pred p; setp.ne.b32 p, %94, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n184k16.f32.bf16.bf16 {" P0 ", " P32 ", " P64_8 ", " P72_8
-      ", " P80_8 ", %88, %89, %90, %91}, %92, %93, p, 1, 1, %95, %96; }"
-      : R32(0), R32(32), R8(64), R8(72), R8(80), R4(88)
-      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
-      : "memory");
-}
-template <Major MAJOR_A, Major MAJOR_B>
-PTX_FN void wgmma_m64n192k16_bf16(float (&acc)[96], uint64_t desc_a, uint64_t desc_b, int scale_d) {
-  asm volatile(
-      "{ .reg .pred p; setp.ne.b32 p, %98, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 {" P0 ", " P32 ", " P64
-      "}, %96, %97, p, 1, 1, %99, %100; }"
-      : R32(0), R32(32), R32(64)
-      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
-      : "memory");
-}
-template <Major MAJOR_A, Major MAJOR_B>
-PTX_FN void wgmma_m64n200k16_bf16(float (&acc)[100], uint64_t desc_a, uint64_t desc_b,
-                                   int scale_d) {
-  asm volatile(
-      "{ .reg .pred p; setp.ne.b32 p, %102, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n200k16.f32.bf16.bf16 {" P0 ", " P32 ", " P64
-      ", %96, %97, %98, %99}, %100, %101, p, 1, 1, %103, %104; }"
-      : R32(0), R32(32), R32(64), "+f"(acc[96]), "+f"(acc[97]), "+f"(acc[98]), "+f"(acc[99])
-      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
-      : "memory");
-}
-template <Major MAJOR_A, Major MAJOR_B>
-PTX_FN void wgmma_m64n256k16_bf16(float (&acc)[128], uint64_t desc_a, uint64_t desc_b,
-                                  int scale_d) {
-  asm volatile(
-      "{ .reg .pred p; setp.ne.b32 p, %130, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {" P0 ", " P32 ", " P64 ", " P96
-      "}, %128, %129, p, 1, 1, %131, %132; }"
-      : R32(0), R32(32), R32(64), R32(96)
-      : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))
-      : "memory");
-}
+// `a` to `major_b`: the numbers of the operands after the N / 2 registers of acc.
+#define WGMMA_OF(N, type, regs, a, b, scale, major_a, major_b, ...)                               \
+  template <Major MAJOR_A, Major MAJOR_B>                                                         \
+  PTX_FN void wgmma_m64n##N##k16_##type(float (&acc)[N / 2], uint64_t desc_a, uint64_t desc_b,    \
+                                        int scale_d) {                                            \
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, %" #scale ", 0;\n"                               \
+                 "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." #type "." #type " {" regs      \
+                 "}, %" #a ", %" #b ", p, 1, 1, %" #major_a ", %" #major_b "; }"                  \
+                 : __VA_ARGS__                                                                    \
+                 : "l"(desc_a), "l"(desc_b), "r"(scale_d), "n"(int(MAJOR_A)), "n"(int(MAJOR_B))   \
+                 : "memory");                                                                     \
+  }
+#define WGMMA(N, ...) WGMMA_OF(N, f16, __VA_ARGS__) WGMMA_OF(N, bf16, __VA_ARGS__)
 
+WGMMA(64, P0, 32, 33, 34, 35, 36, R32(0))
+WGMMA(128, P0 ", " P32, 64, 65, 66, 67, 68, R32(0), R32(32))
+WGMMA(144, P0 ", " P32 ", " P64_8, 72, 73, 74, 75, 76, R32(0), R32(32), R8(64))
+WGMMA(152, P0 ", " P32 ", " P64_8 ", " P72_4, 76, 77, 78, 79, 80, R32(0), R32(32), R8(64), R4(72))
+WGMMA(160, P0 ", " P32 ", " P64_8 ", " P72_8, 80, 81, 82, 83, 84, R32(0), R32(32), R8(64), R8(72))
+WGMMA(168, P0 ", " P32 ", " P64_8 ", " P72_8 ", " P80_4,
+      84, 85, 86, 87, 88, R32(0), R32(32), R8(64), R8(72), R4(80))
+WGMMA(176, P0 ", " P32 ", " P64_8 ", " P72_8 ", " P80_8,
+      88, 89, 90, 91, 92, R32(0), R32(32), R8(64), R8(72), R8(80))
+WGMMA(184, P0 ", " P32 ", " P64_8 ", " P72_8 ", " P80_8 ", " P88_4,
+      92, 93, 94, 95, 96, R32(0), R32(32), R8(64), R8(72), R8(80), R4(88))
+WGMMA(192, P0 ", " P32 ", " P64, 96, 97, 98, 99, 100, R32(0), R32(32), R32(64))
+WGMMA(200, P0 ", " P32 ", " P64 ", " P96_4,
+      100, 101, 102, 103, 104, R32(0), R32(32), R32(64), R4(96))
+WGMMA(256, P0 ", " P32 ", " P64 ", " P96,
+      128, 129, 130, 131, 132, R32(0), R32(32), R32(64), R32(96))
+
+#undef WGMMA
+#undef WGMMA_OF
 #undef R32
 #undef R8
 #undef R4
@@ -276,8 +77,12 @@ PTX_FN void wgmma_m64n256k16_bf16(float (&acc)[128], uint64_t desc_a, uint64_t d
 #undef P32
 #undef P64
 #undef P64_8
+#undef P72_4
 #undef P72_8
 #undef P80_8
+#undef P80_4
+#undef P88_4
+#undef P96_4
 #undef P96
 
 }  // namespace ptx

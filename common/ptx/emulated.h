@@ -175,6 +175,8 @@ void tma_store_wait_group_read(EMU_HERE) {
   emu::tma_store_wait_group(N, here);
 }
 inline void prefetch_tensormap(const CUtensorMap*) {}
+
+// ---- L2 -----------------------------------------------------------------------------------------
 inline void discard_l2(void* line, EMU_HERE) { emu::discard_l2(line, here); }
 
 // ---- flags --------------------------------------------------------------------------------------

@@ -494,7 +494,7 @@ __device__ void add_share(const GemmArgs& args, const float4* own, SumsOf sums_o
                           int wg_id, int share, int begin, int end, int row, int col, int batch) {
   const int64_t matrix = batch * args.stride_c;
   const int size = end - begin;
-  if (size % 128 == 0) {  // whole groups
+  if (size % 128 == 0) {  // whole groups, or lines for each thread
     const auto add = [&](auto items) {
       add_groups<Tile, decltype(items)::value>(args, own, sums_of, share, begin, end, row, col,
                                                matrix);

@@ -293,13 +293,13 @@ std::vector<Config> candidates_of(const GemmParams& p, int sms) {
       if (facts.transposed && !stores_boxes(p)) continue;
       const int rows = block_m * cluster_m, group_rows = facts.transposed ? 2400 : 2048;
       Config c{tile, cluster_m, 1, 1, (group_rows + rows / 2) / rows};
+      const Cut plain = cut_of(p, c, sms);
       if (narrow) {
-        if (starts_late(p, c, cut_of(p, c, sms), sms)) all.push_back(c);
+        if (starts_late(p, c, plain, sms)) all.push_back(c);
         continue;
       }
-      if (block_m == 64 && p.M > 64 &&  // many waves of them: wider ones load less
-          cut_of(p, c, sms).tiles > 6 * cut_of(p, c, sms).slots)
-        continue;
+      // Many waves of 64 rows: wider ones load less.
+      if (block_m == 64 && p.M > 64 && plain.tiles > 6 * plain.slots) continue;
       const auto add_whole = [&](Config whole) {
         const Cut cut = cut_of(p, whole, sms);
         // The higher ones of two heights in one round of tiles: nobody has two of them.

@@ -3,11 +3,10 @@ in its SASS, does none of the large ones stand there that it did not ask for, an
 descriptors stay in the uniform registers that it reads them from?"""
 import collections
 import re
+import tempfile
 from pathlib import Path
 
-from . import child, paths
-
-PTX = ("cuda.h", "cuda_wgmma.h")  # in common/ptx: one asm statement a function
+from . import child, paths, term
 
 # PTX, as the wrappers have it -> SASS as ptxas makes it for compute capability `least` and newer.
 # Groups of the one fill {} of the other.
@@ -55,10 +54,22 @@ NEAR = 80
 LARGE = ("HMMA", "HGMMA", "LDSM", "STSM", "LDGSTS", "UTMALDG", "UTMASTG", "USETMAXREG")
 
 
-def wrappers(root=paths.ROOT):
+def expanded(header):
+    """The text of a header, its macros replaced: the functions that they make are in it."""
+    text = re.sub(r"^ *# *(?:include|pragma).*", "", header.read_text(), flags=re.M)
+    with tempfile.TemporaryDirectory(prefix="ladder-") as folder:
+        alone = Path(folder) / header.name
+        alone.write_text(text)
+        done = child.run(["g++", "-E", "-P", "-x", "c++", alone], limit=60)
+    if not done.ok:
+        raise term.UserError(f"{header.name}: {child.why(done, 60)}")
+    return done.out
+
+
+def wrappers():
     """{function of namespace ptx: its body, those of its overloads too}, comments left out."""
-    text = "".join((root / "common" / "ptx" / name).read_text() for name in PTX)
-    text = re.sub(r"//.*", "", text)
+    folder = paths.ROOT / "common" / "ptx"
+    text = re.sub(r"//.*", "", (folder / "cuda.h").read_text()) + expanded(folder / "cuda_wgmma.h")
     heads = list(re.finditer(r"PTX_FN[^;{}(]*?\b(\w+)\(", text))
     ends = [h.start() for h in heads[1:]] + [len(text)]
     bodies = {}
